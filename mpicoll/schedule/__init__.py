@@ -1,0 +1,41 @@
+"""Schedules: the model, the combinators, the proofs and the counts. Pure Python; no MPI, no arrays.
+
+The package can be called: ``mpicoll.schedule("allreduce", "ring", size=4)`` is that schedule.
+"""
+
+from .algebra import fold, forward, renumber, reverse, then
+from .model import COLLECTIVES, IDLE, REDUCING, Recv, Round, Schedule, Send, bounds, power_of_two
+from .registry import Algorithm, algorithm, algorithms, callable_package, find
+from .verify import Report, verify
+
+__all__ = [
+    "COLLECTIVES",
+    "IDLE",
+    "REDUCING",
+    "Algorithm",
+    "Recv",
+    "Report",
+    "Round",
+    "Schedule",
+    "Send",
+    "algorithm",
+    "algorithms",
+    "bounds",
+    "callable_package",
+    "find",
+    "fold",
+    "forward",
+    "power_of_two",
+    "renumber",
+    "reverse",
+    "then",
+    "verify",
+]
+
+
+def _schedule(collective: str, algorithm: str, size: int, root: int = 0) -> Schedule:
+    """The schedule of an algorithm on ``size`` ranks. ValueError names what there is."""
+    return find(collective, algorithm).schedule(size, root)
+
+
+callable_package(__name__, _schedule)

@@ -1,0 +1,150 @@
+"""The one list of algorithms. A decorated function in a file of ``mpicoll/algorithms`` is all that one needs.
+
+A function is registered as one of three kinds:
+
+``allgather``  a pattern in which rank r starts with chunk ``home(r)``: gives allgather, reduce_scatter, allreduce
+``bcast``      a pattern in which the root starts with everything:      gives bcast, reduce, allreduce
+``allreduce``  an allreduce as it stands
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from types import ModuleType
+from typing import TypeVar
+
+from .algebra import fold, forward, renumber, reverse, then
+from .model import COLLECTIVES, Round, Schedule
+
+Function = TypeVar("Function", bound=Callable[..., Iterable[Round]])
+DERIVED = {
+    "allgather": ("allgather", "reduce_scatter", "allreduce"),
+    "bcast": ("bcast", "reduce", "allreduce"),
+    "allreduce": ("allreduce",),
+}
+_table: dict[tuple[str, str], Algorithm] = {}
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """One algorithm of one collective."""
+
+    collective: str
+    name: str
+    kind: str
+    pattern: Callable[..., Iterable[Round]]
+    ordered: bool
+    fits: Callable[[int], bool]
+    home: Callable[[int, int], int]
+    source: str
+
+    @property
+    def summary(self) -> str:
+        """The first line of the pattern's docstring."""
+        return (self.pattern.__doc__ or "").strip().split("\n")[0]
+
+    def keeps_order(self, size: int) -> bool:
+        """Whether operands meet in rank order, so that an operation that does not commute is right.
+
+        A reduce does so for root 0 and is forwarded from there. A folded reduce_scatter does not: the surplus rank
+        adds its own piece last.
+        """
+        return self.ordered and (self.collective != "reduce_scatter" or self.fits(size))
+
+    def schedule(self, size: int, root: int = 0, *, in_order: bool = False) -> Schedule:
+        """The schedule for ``size`` ranks; with ``in_order`` a reduce goes to rank 0 and is sent on to ``root``.
+
+        ValueError: size below 1, root outside 0..size-1.
+        """
+        if size < 1:
+            raise ValueError(f"size {size}: a schedule needs at least one rank")
+        if not 0 <= root < size:
+            raise ValueError(f"root {root} is not one of the ranks 0..{size - 1}")
+        return _build(self, size, root, in_order)
+
+
+@lru_cache(maxsize=1024)
+def _build(algorithm: Algorithm, size: int, root: int, in_order: bool) -> Schedule:
+    kind, collective = algorithm.kind, algorithm.collective
+    if collective == "reduce" and in_order:
+        return forward(_build(algorithm, size, 0, False), root)
+    inner = next(n for n in range(size, 0, -1) if algorithm.fits(n))
+
+    def rounds(rank: int) -> Iterable[Round]:
+        return algorithm.pattern(rank, inner, root) if kind == "bcast" else algorithm.pattern(rank, inner)
+
+    pattern = Schedule(kind, algorithm.name, inner, inner if kind == "allgather" else 1, rounds, root)
+    if kind == "allgather" and collective != "allreduce":
+        owner = {algorithm.home(rank, inner): rank for rank in range(inner)}
+        pattern = renumber(pattern, inner, lambda chunk: (owner[chunk],))
+        pattern = fold(pattern, size, everyone_owns=True)
+    else:
+        pattern = fold(pattern, size, everyone_owns=False)
+    if collective == kind:
+        return pattern
+    reversal = reverse(pattern)
+    return reversal if collective != "allreduce" else then(reversal, pattern, "allreduce")
+
+
+def algorithm(
+    kind: str,
+    *,
+    name: str | None = None,
+    allreduce: str | None = None,
+    ordered: bool = False,
+    fits: Callable[[int], bool] = lambda size: True,
+    home: Callable[[int, int], int] = lambda rank, size: rank,
+    source: str = "folklore",
+) -> Callable[[Function], Function]:
+    """Register a pattern ``f(rank, size)`` (``f(rank, size, root)`` for a bcast) that yields rounds.
+
+    ``name`` is the function's by default; ``allreduce`` another name for the allreduce made from it. ``fits`` says
+    which sizes the pattern takes; others are folded into the next smaller one. A name that is taken raises.
+    """
+
+    def register(function: Function) -> Function:
+        for collective in DERIVED[kind]:
+            own = (allreduce if collective == "allreduce" else None) or name or function.__name__
+            if (collective, own) in _table:
+                raise ValueError(f"{collective} {own!r} is registered twice")
+            _table[collective, own] = Algorithm(collective, own, kind, function, ordered, fits, home, source)
+        return function
+
+    return register
+
+
+@cache
+def _load() -> None:
+    package = importlib.import_module("mpicoll.algorithms")
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"mpicoll.algorithms.{module.name}")
+
+
+def algorithms(collective: str) -> dict[str, Algorithm]:
+    """All algorithms of a collective by name, sorted. ValueError names the collectives."""
+    if collective not in COLLECTIVES:
+        raise ValueError(f"no collective {collective!r}; there are {', '.join(COLLECTIVES)}")
+    _load()
+    return {name: entry for (of, name), entry in sorted(_table.items()) if of == collective}
+
+
+def find(collective: str, name: str) -> Algorithm:
+    """One algorithm. ValueError names what there is."""
+    known = algorithms(collective)
+    if name not in known:
+        raise ValueError(f"{collective} has no algorithm {name!r}; there are {', '.join(known)}")
+    return known[name]
+
+
+def callable_package(name: str, function: Callable[..., object]) -> None:
+    """Let a package be called, as ``mpicoll.schedule`` and ``mpicoll.algorithms`` can."""
+
+    def call(_: ModuleType, *args: object, **kwargs: object) -> object:
+        return function(*args, **kwargs)
+
+    sys.modules[name].__class__ = type("CallablePackage", (ModuleType,), {"__call__": call})
