@@ -25,6 +25,7 @@ from .lower import lower
 from .plan import Plan, memories
 from .private import ONE_SHOT_TAG, Private, _states, private
 from .problem import Arguments, Problem, problem
+from .steps import Lowered
 
 
 def allreduce(sendbuf: Any, recvbuf: Any, op: Any = None, comm: Any = None, *, algorithm: str = "auto") -> None:
@@ -160,15 +161,26 @@ def _remember(args: Arguments, comm: Any, key: Any) -> Plan:
     return plan
 
 
+def footprint(collective: str, sendbuf: Any, recvbuf: Any, op: Any, root: int, algorithm: str, comm: Any) -> int:
+    """Bytes of working memory that a plan would take on this rank, found without making it."""
+    state = private(comm)
+    task = problem(Arguments(collective, sendbuf, recvbuf, op, root, algorithm), state.rank, state.size)
+    return _lowered(task, state)[1]
+
+
+def _lowered(task: Problem, state: Private) -> tuple[Lowered, int]:
+    """The steps of a problem and the bytes of working memory they need."""
+    cutter = Cutter(task.edges, task.dtype.itemsize, state.config.segment_bytes)
+    lowered = lower(task.schedule.program(state.rank), task.layout, state.rank, cutter)
+    return lowered, (lowered.scratch + task.work) * task.dtype.itemsize
+
+
 def _plan(args: Arguments, state: Private, *, one_shot: bool = False) -> Plan:
     """Check, lower and bind. Collective unless one-shot."""
     error: Exception | None = None
     try:
         task = problem(args, state.rank, state.size)
-        cutter = Cutter(task.edges, task.dtype.itemsize, state.config.segment_bytes)
-        program = task.schedule.program(state.rank)
-        lowered = lower(program, task.layout, state.rank, cutter)
-        nbytes = (lowered.scratch + task.work) * task.dtype.itemsize
+        lowered, nbytes = _lowered(task, state)
         room = state.scratch(nbytes) if one_shot else np.empty(nbytes, np.uint8)
     except (TypeError, ValueError, MemoryError) as caught:
         error = caught
@@ -185,7 +197,7 @@ def _plan(args: Arguments, state: Private, *, one_shot: bool = False) -> Plan:
         "collective": args.collective,
         "algorithm": task.schedule.algorithm,
         "why": task.why,
-        "rounds": sum(1 for sends, recvs in program if sends or recvs),
+        "rounds": lowered.rounds,
         "nbytes": task.nbytes,
         "operation": task.operation,
         "tag": ONE_SHOT_TAG if one_shot else state.tag(),

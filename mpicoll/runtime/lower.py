@@ -58,6 +58,7 @@ class _Lowering(Places):
         for self.round, (sends, recvs) in enumerate(program):
             if sends or recvs:
                 self._round(sends, recvs)
+                self.out.rounds += 1
         for request, _ in self.pending:
             self._step(Wait(request))
         self.pending.clear()

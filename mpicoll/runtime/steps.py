@@ -82,7 +82,8 @@ class Layout(NamedTuple):
 
 @dataclass
 class Lowered:
-    """The steps, and how many elements of scratch memory they need."""
+    """The steps, how many elements of scratch memory they need, and the rounds in which this rank speaks."""
 
     steps: list[Step]
     scratch: int = 0
+    rounds: int = 0

@@ -1,0 +1,108 @@
+"""What stands beside each other in a row: our plans, our one-shot calls, the library's call and its persistent one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from mpi4py import MPI
+
+import mpicoll
+from mpicoll.runtime.plan import Plan
+
+from .case import OPS, Case
+
+
+@dataclass
+class Cell:
+    """One way to run the case. ``run`` is None when it cannot; ``why`` then says so."""
+
+    library: str  # "mpicoll" or "mpi"
+    algorithm: str
+    call: str  # "plan", "call" or "persistent"
+    run: Callable[[], Any] | None
+    why: str = ""
+    rounds: int | None = None
+    free: Callable[[], None] | None = None
+
+    @property
+    def name(self) -> str:
+        """What the column is called."""
+        if self.library == "mpi":
+            return "MPI" if self.call == "call" else "MPI persistent"
+        return self.algorithm + (" call" if self.call == "call" else "")
+
+
+def ours(case: Case, algorithm: str, call: str) -> Cell:
+    """A cell of ours. Collective."""
+    arguments, keywords = _arguments(case), {"comm": case.comm, "algorithm": algorithm}
+    if call == "call":
+        return Cell("mpicoll", algorithm, call, partial(getattr(mpicoll, case.collective), *arguments, **keywords))
+    plan: Plan = getattr(mpicoll, f"{case.collective}_init")(*arguments, **keywords)
+    return Cell("mpicoll", algorithm, call, plan, rounds=plan.rounds, free=plan.free)
+
+
+def _arguments(case: Case) -> tuple:
+    op = OPS[case.op]
+    return {
+        "allreduce": (case.sendbuf, case.recv, op),
+        "reduce_scatter": (case.sendbuf, case.recv, op),
+        "allgather": (case.sendbuf, case.recv),
+        "reduce": (case.sendbuf, case.recv, op, case.root),
+        "bcast": (case.recv, case.root),
+    }[case.collective]
+
+
+def baseline(case: Case, call: str) -> Cell:
+    """The library's own, as a call or as a persistent one. Collective."""
+    op = OPS[case.op]
+    name, arguments = _library(case, op)
+    if not isinstance(op, MPI.Op):
+        return Cell("mpi", "default", call, None, f"MPI has no operation {case.op}")
+    try:
+        _probe(case, op)
+    except Exception as error:  # the library's own refusal, in whatever class
+        return Cell("mpi", "default", call, None, f"{name} cannot: {str(error).splitlines()[0]}")
+    if call == "call":
+        return Cell("mpi", "default", call, partial(getattr(case.comm, name), *arguments))
+    try:
+        request = getattr(case.comm, f"{name}_init")(*arguments)
+    except NotImplementedError:
+        return Cell("mpi", "default", call, None, f"this MPI has no {name}_init")
+    return Cell("mpi", "default", call, _Persistent(request.Start, request.Wait), free=request.Free)
+
+
+class _Persistent:
+    def __init__(self, start: Callable[[], Any], wait: Callable[[], Any]) -> None:
+        self.start, self.wait = start, wait
+
+    def __call__(self) -> None:
+        self.start()
+        self.wait()
+
+
+def _probe(case: Case, op: MPI.Op) -> None:
+    """Whether the library takes this dtype and operation, tried on one rank alone: it may abort, not refuse."""
+    from numpy import ones
+
+    MPI.COMM_SELF.Allreduce(MPI.IN_PLACE, ones(1, case.dtype), op)
+
+
+def _library(case: Case, op: Any) -> tuple[str, tuple]:
+    """The library's call for a case, and its arguments."""
+    send, recv, root = case.sendbuf, case.recv, case.root
+    even = case.count % case.comm.size == 0
+    share = [b - a for a, b in zip(case.edges, case.edges[1:])]
+    if case.collective == "allreduce":
+        return "Allreduce", (send, recv, op)
+    if case.collective == "reduce":
+        return "Reduce", (send, recv, op, root)
+    if case.collective == "bcast":
+        return "Bcast", (recv, root)
+    if case.collective == "allgather":
+        return ("Allgather", (send, recv)) if even else ("Allgatherv", (send, [recv, share]))
+    if even and not case.in_place:
+        return "Reduce_scatter_block", (send, recv, op)
+    return "Reduce_scatter", (send, recv, share, op)
