@@ -20,6 +20,7 @@ from .cells import Cell
 from .machine import Machine, available_bytes, singletons, survey, versions
 from .measure import measure
 from .options import counts
+from .progress import Progress
 from .record import Record
 from .table import Table, human
 
@@ -55,12 +56,15 @@ def _run(comm: MPI.Intracomm, options: Namespace) -> int:
     record = _all_agree(comm, lambda: Record(options.json if comm.rank == 0 else None, options, machine), OSError)
     config = private(comm).config
     budget = options.max_time / len(rows)
+    progress = Progress(comm.rank == 0, len(rows))
     table, wrong, seen = None, 0, set[str]()
     for row, count in enumerate(rows):
+        progress.show(row, human(count * dtype.itemsize))
         case = Case(comm, options.collective, dtype, options.op, options.root, count, options.in_place, options.seed)
         cells = _cells(case, options, machine)
         if table is None:
             table = Table(cells, options.collective, comm.size)
+            progress.clear()
             _say(comm, [*_header(options, machine, comm.size), *table.head()])
         samples = measure(
             case,
@@ -74,6 +78,7 @@ def _run(comm: MPI.Intracomm, options: Namespace) -> int:
         record.samples(case, samples, config.segment_bytes)
         notes = {f"# {cell.name}: {cell.why}" for cell in cells if cell.why} - seen
         seen |= notes
+        progress.clear()
         _say(comm, [*sorted(notes), table.row(case.nbytes, samples)])
         wrong += sum(sample.wrong or 0 for sample in samples)
         for cell in cells:
