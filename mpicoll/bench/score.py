@@ -1,7 +1,7 @@
 """``python -m mpicoll.bench.score PICK.jsonl SCORE.jsonl``: picked in one launch, scored in another.
 
-A lucky sample then does not count. Prints a row a size: the algorithm, its speed-up over MPI's call of the same launch, and the interval of that ratio
-(95 %, bootstrap over iterations).
+A lucky sample then does not count. Prints a row a size: the algorithm, its speed-up over MPI's call of the same launch,
+and the 95 % interval of that ratio (bootstrap over iterations).
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from mpi4py import MPI
 from .agree import agree
 from .cut import Cutter
 from .lower import lower
-from .plan import Plan, memories
+from .plan import Plan, make_plan, memories
 from .private import ONE_SHOT_TAG, Private, _states, private
 from .problem import Arguments, Problem, problem
 from .steps import Lowered
@@ -193,19 +193,21 @@ def _plan(args: Arguments, state: Private, *, one_shot: bool = False) -> Plan:
         None if task.recv is None else task.recv.array(),
         *_split(room.view(task.dtype), task.work),
     )
-    facts = {
-        "collective": args.collective,
-        "algorithm": task.schedule.algorithm,
-        "why": task.why,
-        "rounds": lowered.rounds,
-        "nbytes": task.nbytes,
-        "operation": task.operation,
-        "tag": ONE_SHOT_TAG if one_shot else state.tag(),
-        "keep": args.op if one_shot else args,
-    }
     if state.config.debug:
         _tell(state, task)
-    return Plan(state, lowered.steps, arrays, facts)
+    return make_plan(
+        state,
+        lowered.steps,
+        arrays,
+        task.operation,
+        tag=ONE_SHOT_TAG if one_shot else state.tag(),
+        keep=args.op if one_shot else args,
+        collective=args.collective,
+        algorithm=task.schedule.algorithm,
+        why=task.why,
+        rounds=lowered.rounds,
+        nbytes=task.nbytes,
+    )
 
 
 def _split(room: np.ndarray, work: int) -> tuple[np.ndarray, np.ndarray]:
