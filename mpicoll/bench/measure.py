@@ -51,6 +51,7 @@ def measure(
         iterations = case.comm.bcast(max(FEWEST, min(MOST, int(budget / max(spent, 1e-6)))))
     times = _iterate(case, running, iterations, np.random.default_rng(seed))
     case.comm.Allreduce(MPI.IN_PLACE, times, MPI.MAX)
+    case.mend()  # who wrote to sendbuf while the clock ran cannot be told; each is checked again below
     for row, sample in zip(times, running):
         sample.times_us = row * 1e6
         if check:
@@ -92,6 +93,6 @@ def _check(case: Case, cell: Cell) -> tuple[int, int]:
         alike = len(set(case.comm.allgather(digest))) == 1
     # Ranks that differ in bits are a fault of ours, and allowed to a library: then each rank checks all that it has.
     wrong = case.wrong(whole=not alike)
-    if not case.unharmed() or (not alike and cell.library == "mpicoll"):
+    if case.mend() or (not alike and cell.library == "mpicoll"):
         wrong = max(wrong, 1)
     return case.comm.allreduce(wrong), digest
