@@ -4,7 +4,7 @@ The package can be called: ``mpicoll.schedule("allreduce", "ring", size=4)`` is 
 """
 
 from .algebra import fold, forward, renumber, reverse, then
-from .model import COLLECTIVES, IDLE, REDUCING, Recv, Round, Schedule, Send, bounds, power_of_two
+from .model import COLLECTIVES, IDLE, REDUCING, Recv, Round, Schedule, Send, bounds, cyclic, power_of_two
 from .registry import Algorithm, algorithm, algorithms, callable_package, find
 from .verify import Report, verify
 
@@ -22,6 +22,7 @@ __all__ = [
     "algorithms",
     "bounds",
     "callable_package",
+    "cyclic",
     "find",
     "fold",
     "forward",

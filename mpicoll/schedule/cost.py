@@ -34,7 +34,7 @@ class Counts:
         p, collective = self.schedule.size, self.schedule.collective
         reach, latency = 1, 0
         while reach < p:  # with k ports a rank's value reaches k + 1 times as many ranks each round
-            reach, latency = reach * (self.ports + 1), latency + 1
+            reach, latency = reach * (max(1, self.ports) + 1), latency + 1
         halves = 2 if collective == "allreduce" else 1
         share = Fraction(halves * (p - 1), p) if collective in ("allreduce", "reduce_scatter", "allgather") else 0
         adds = p - 1 if collective in REDUCING else 0
