@@ -21,9 +21,6 @@ from .steps import SCRATCH, SENDBUF, Combine, Copy, Final, Layout, Lowered, Slic
 DEPTH = 2  # segments of a message that are under way, the one being reduced included
 
 
-Side = tuple[bool, int]  # of a part: whether it stands right of the own one, and the rank that it came from
-
-
 @dataclass
 class _Arrival:
     """A message to come, where it lands, and the step that started it."""
@@ -35,11 +32,11 @@ class _Arrival:
 
 
 class _Unit(NamedTuple):
-    """Elements lo..hi of the vector, folded at once from what several peers sent: (side, where it is, messages)."""
+    """Elements lo..hi of the vector, folded at once from what several peers sent: (peer, where it is, messages)."""
 
     lo: int
     hi: int
-    parts: list[tuple[Side, Slice, list[_Arrival]]]
+    parts: list[tuple[int, Slice, list[_Arrival]]]
 
 
 def lower(program: Program, layout: Layout, rank: int, cutter: Cutter) -> Lowered:
@@ -128,11 +125,11 @@ class _Lowering(Places):
     def _receives(self, recvs: Sequence[Recv], alike: bool, streams: bool) -> _Receives:
         """What comes in a round, and where it lands."""
         out = _Receives([], [], [])
-        first: dict[tuple[int, ...], Side] = {}  # of equal messages the one whose part is folded first
-        for recv in recvs:
-            if recv.reduce:
-                key = tuple(recv.chunks)
-                first[key] = min(self._side(recv), first.get(key, self._side(recv)))
+        first: dict[tuple[int, ...], int] = {}  # of equal messages the lowest peer: its part is folded first
+        for peer, chunks, reduces in recvs:
+            if reduces:
+                key = tuple(chunks)
+                first[key] = min(peer, first.get(key, peer))
         crossed = not alike and len({c for key in first for c in key}) < sum(map(len, first))
         units: dict[object, _Unit] = {}
         for recv in recvs:
@@ -141,7 +138,7 @@ class _Lowering(Places):
             elif crossed:
                 self._crossed(recv, out, units)
             else:
-                may_land = self._side(recv) == first[tuple(recv.chunks)]
+                may_land = recv.peer == first[tuple(recv.chunks)]
                 self._parts(recv, out, units, may_land, DEPTH if streams else None)
         out.units.extend(units.values())
         return out
@@ -177,7 +174,7 @@ class _Lowering(Places):
             offset = 0
             for lo, hi in ranges:
                 unit = units.setdefault((tuple(recv.chunks), lo), _Unit(lo, hi, []))
-                unit.parts.append((self._side(recv), arrival.at.part(offset, offset + hi - lo), [arrival]))
+                unit.parts.append((recv.peer, arrival.at.part(offset, offset + hi - lo), [arrival]))
                 offset += hi - lo
 
     def _crossed(self, recv: Recv, out: _Receives, units: dict) -> None:
@@ -193,8 +190,9 @@ class _Lowering(Places):
         for c in recv.chunks:
             lo, hi = self.edges[c], self.edges[c + 1]
             if lo < hi:
-                at = base.part(offset, offset + hi - lo)
-                units.setdefault(c, _Unit(lo, hi, [])).parts.append((self._side(recv), at, came))
+                units.setdefault(c, _Unit(lo, hi, [])).parts.append(
+                    (recv.peer, base.part(offset, offset + hi - lo), came)
+                )
                 offset += hi - lo
 
     def _landing(self, ranges: Sequence[Range]) -> Slice | None:
@@ -203,14 +201,14 @@ class _Lowering(Places):
         return spans[0][3] if len(spans) == 1 and spans[0][2].memory == SENDBUF else None
 
     def _fold(self, unit: _Unit) -> None:
-        """Left ∘ ... ∘ own ∘ ... ∘ right, on either side in the order of the ranks that the parts came from."""
+        """Left ∘ ... ∘ own ∘ ... ∘ right, in the order of the ranks that the parts came from."""
         for _, _, messages in unit.parts:
             for arrival in messages:
                 self._await(arrival)
         parts = sorted(unit.parts, key=lambda part: part[0])
         for lo, hi, own, target in self.spans([(unit.lo, unit.hi)], self.place.__getitem__, self.target):
-            left = [at.part(lo - unit.lo, hi - unit.lo) for (right_of, _), at, _ in parts if not right_of]
-            right = [at.part(lo - unit.lo, hi - unit.lo) for (right_of, _), at, _ in parts if right_of]
+            left = [at.part(lo - unit.lo, hi - unit.lo) for peer, at, _ in parts if peer < self.rank]
+            right = [at.part(lo - unit.lo, hi - unit.lo) for peer, at, _ in parts if peer > self.rank]
             self._free(target)
             acc = own
             if left:
@@ -225,9 +223,6 @@ class _Lowering(Places):
                 if self.final(c):
                     a, b = max(lo, self.edges[c]), min(hi, self.edges[c + 1])
                     self._step(Final(target.part(a - lo, b - lo)))
-
-    def _side(self, recv: Recv) -> Side:
-        return recv.peer > self.rank if recv.left is None else not recv.left, recv.peer
 
     # -- steps -------------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ The package can be called: ``mpicoll.schedule("allreduce", "ring", size=4)`` is 
 
 from .algebra import fold, forward, renumber, reverse, then
 from .model import COLLECTIVES, IDLE, REDUCING, Recv, Round, Schedule, Send, bounds, cyclic, power_of_two
+from .parameters import factorise, factors, radix
 from .registry import Algorithm, algorithm, algorithms, callable_package, find
 from .verify import Report, verify
 
@@ -23,10 +24,13 @@ __all__ = [
     "bounds",
     "callable_package",
     "cyclic",
+    "factorise",
+    "factors",
     "find",
     "fold",
     "forward",
     "power_of_two",
+    "radix",
     "renumber",
     "reverse",
     "then",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from .model import IDLE, Recv, Round, Schedule, Send
 
-MIRROR = {"allgather": "reduce_scatter", "bcast": "reduce"}
+MIRROR = {"allgather": "reduce_scatter", "bcast": "reduce", "spread": "gather"}
 
 
 def reverse(pattern: Schedule) -> Schedule:

@@ -5,9 +5,8 @@ pure function of the rank. Nothing in this package knows MPI, arrays or byte cou
 
 What a round means. Its sends read the state before the round. When its messages are through, each chunk takes what
 came for it: a copy replaces it; reductions fold every piece that came with the rank's own in the order of the ranks
-they came from (the own piece stands at its own rank, unless the schedule says otherwise), never in that of arrival.
-Round k of one rank talks to round k of the others: all programs of a schedule have the same number of rounds, idle
-ones included.
+they came from (the own piece stands at its own rank), never in the order of arrival. Round k of one rank talks to
+round k of the others: all programs of a schedule have the same number of rounds, idle ones included.
 """
 
 from __future__ import annotations
@@ -28,16 +27,11 @@ class Send(NamedTuple):
 
 
 class Recv(NamedTuple):
-    """One message from ``peer``; its chunks replace the own ones, or are reduced with them.
-
-    What comes stands left of the own piece when it comes from a lower rank; ``left`` says otherwise, where the
-    contributors are no intervals of ranks and all ranks shall still combine in one order.
-    """
+    """One message from ``peer``; its chunks replace the own ones, or are reduced with them."""
 
     peer: int
     chunks: Sequence[int]
     reduce: bool = False
-    left: bool | None = None
 
 
 class Round(NamedTuple):

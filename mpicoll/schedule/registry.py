@@ -1,10 +1,13 @@
 """The one list of algorithms. A decorated function in a file of ``mpicoll/algorithms`` is all that one needs.
 
-A function is registered as one of three kinds:
+A function is registered as one of four kinds:
 
 ``allgather``  a pattern in which rank r starts with chunk ``home(r)``: gives allgather, reduce_scatter, allreduce
 ``bcast``      a pattern in which the root starts with everything:      gives bcast, reduce, allreduce
+``spread``     a pattern in which each chunk starts on some rank:         gives allreduce
 ``allreduce``  an allreduce as it stands
+
+A pattern with a parameter is found by ``name:parameter`` too, and by its plain name with the default.
 """
 
 from __future__ import annotations
@@ -13,18 +16,20 @@ import importlib
 import pkgutil
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from types import ModuleType
 from typing import TypeVar
 
 from .algebra import fold, forward, renumber, reverse, then
 from .model import COLLECTIVES, Round, Schedule
+from .parameters import Arguments
 
 Function = TypeVar("Function", bound=Callable[..., Iterable[Round]])
 DERIVED = {
     "allgather": ("allgather", "reduce_scatter", "allreduce"),
     "bcast": ("bcast", "reduce", "allreduce"),
+    "spread": ("allreduce",),
     "allreduce": ("allreduce",),
 }
 _table: dict[tuple[str, str], Algorithm] = {}
@@ -40,8 +45,21 @@ class Algorithm:
     pattern: Callable[..., Iterable[Round]]
     ordered: bool
     fits: Callable[[int], bool]
-    home: Callable[[int, int], int]
+    home: Callable[..., int]
     source: str
+    chunks: int = 1
+    parameter: Callable[[str], Arguments] | None = None
+    given: tuple[tuple[str, object], ...] = ()
+
+    def having(self, text: str) -> Algorithm:
+        """The same algorithm with what stands behind the colon of a name. ValueError names it."""
+        if self.parameter is None:
+            raise ValueError(f"{self.name} takes no parameter, and {text!r} is given")
+        try:
+            given = self.parameter(text)
+        except ValueError as error:
+            raise ValueError(f"{self.name}:{text}: {error}") from None
+        return replace(self, name=f"{self.name}:{text}", given=tuple(given.items()))
 
     @property
     def summary(self) -> str:
@@ -65,7 +83,12 @@ class Algorithm:
             raise ValueError(f"size {size}: a schedule needs at least one rank")
         if not 0 <= root < size:
             raise ValueError(f"root {root} is not one of the ranks 0..{size - 1}")
-        return _build(self, size, root, in_order)
+        try:
+            built = _build(self, size, root, in_order)
+            next(iter(built.rounds_of(0)), None)  # a parameter that does not suit the size raises here
+        except ValueError as error:
+            raise ValueError(f"{self.name}: {error}") from None
+        return built
 
 
 @lru_cache(maxsize=1024)
@@ -74,13 +97,14 @@ def _build(algorithm: Algorithm, size: int, root: int, in_order: bool) -> Schedu
     if collective == "reduce" and in_order:
         return forward(_build(algorithm, size, 0, False), root)
     inner = next(n for n in range(size, 0, -1) if algorithm.fits(n))
+    given = dict(algorithm.given)
 
     def rounds(rank: int) -> Iterable[Round]:
-        return algorithm.pattern(rank, inner, root) if kind == "bcast" else algorithm.pattern(rank, inner)
+        return algorithm.pattern(rank, inner, *([root] if kind == "bcast" else []), **given)
 
-    pattern = Schedule(kind, algorithm.name, inner, inner if kind == "allgather" else 1, rounds, root)
+    pattern = Schedule(kind, algorithm.name, inner, inner if kind == "allgather" else algorithm.chunks, rounds, root)
     if kind == "allgather" and collective != "allreduce":
-        owner = {algorithm.home(rank, inner): rank for rank in range(inner)}
+        owner = {algorithm.home(rank, inner, **given): rank for rank in range(inner)}
         pattern = renumber(pattern, inner, lambda chunk: (owner[chunk],))
         pattern = fold(pattern, size, everyone_owns=True)
     else:
@@ -98,8 +122,10 @@ def algorithm(
     allreduce: str | None = None,
     ordered: bool = False,
     fits: Callable[[int], bool] = lambda size: True,
-    home: Callable[[int, int], int] = lambda rank, size: rank,
+    home: Callable[..., int] = lambda rank, size: rank,
     source: str = "folklore",
+    chunks: int = 1,
+    parameter: Callable[[str], Arguments] | None = None,
 ) -> Callable[[Function], Function]:
     """Register a pattern ``f(rank, size)`` (``f(rank, size, root)`` for a bcast) that yields rounds.
 
@@ -112,7 +138,9 @@ def algorithm(
             own = (allreduce if collective == "allreduce" else None) or name or function.__name__
             if (collective, own) in _table:
                 raise ValueError(f"{collective} {own!r} is registered twice")
-            _table[collective, own] = Algorithm(collective, own, kind, function, ordered, fits, home, source)
+            _table[collective, own] = Algorithm(
+                collective, own, kind, function, ordered, fits, home, source, chunks, parameter
+            )
         return function
 
     return register
@@ -136,9 +164,10 @@ def algorithms(collective: str) -> dict[str, Algorithm]:
 def find(collective: str, name: str) -> Algorithm:
     """One algorithm. ValueError names what there is."""
     known = algorithms(collective)
-    if name not in known:
-        raise ValueError(f"{collective} has no algorithm {name!r}; there are {', '.join(known)}")
-    return known[name]
+    plain, colon, text = name.partition(":")
+    if plain not in known:
+        raise ValueError(f"{collective} has no algorithm {plain!r}; there are {', '.join(known)}")
+    return known[plain].having(text) if colon else known[plain]
 
 
 def callable_package(name: str, function: Callable[..., object]) -> None:

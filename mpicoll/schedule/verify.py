@@ -123,7 +123,7 @@ class _Run:
             else:
                 self.sent[rank, peer].append(message)
                 self.waiting[rank] += 1
-        for i, (peer, chunks, *_) in enumerate(recvs):
+        for i, (peer, chunks, _) in enumerate(recvs):
             if not self._sane(rank, k, peer, chunks):
                 return []
             receive = (k, rank, i, chunks)
@@ -162,7 +162,7 @@ class _Run:
         """What came takes effect: copies replace, reductions fold in the order of the ranks they came from."""
         k = self.round[rank]
         recvs, state = self.programs[rank][k].recvs, self.state[rank]
-        pieces: dict[int, list[tuple[bool, int, int]]] = defaultdict(list)
+        pieces: dict[int, list[tuple[int, int]]] = defaultdict(list)
         copied = set()
         for i, source, values in sorted(self.arrived[rank]):
             for c, value in zip(recvs[i].chunks, values):
@@ -172,19 +172,16 @@ class _Run:
                     copied.add(c)
                     state[c] = value
                 else:
-                    left = recvs[i].left
-                    pieces[c].append((source > rank if left is None else not left, source, value))
+                    pieces[c].append((source, value))
         self.arrived[rank].clear()
         for c, came in pieces.items():
             if c in copied or c not in state:
                 self.errors.append(f"rank {rank}, round {k}: chunk {c} is reduced with nothing of its own")
                 return
-            own = sum(not right for right, _, _ in came)
+            came.append((rank, state[c]))
             came.sort()
-            operands = [value for _, _, value in came]
-            operands.insert(own, state[c])
-            tree = operands[0]
-            for value in operands[1:]:
+            tree = came[0][1]
+            for _, value in came[1:]:
                 tree = self.trees.join(tree, value)
             state[c] = tree
 
