@@ -11,6 +11,8 @@ import mpi4py
 import numpy as np
 from mpi4py import MPI
 
+from mpicoll.runtime.private import private
+
 SIZE_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS")
 # Launcher variables that explain a run; never the whole environment, which holds tokens.
 RECORDED = (
@@ -51,15 +53,11 @@ class Machine:
 
 def survey(comm: MPI.Intracomm) -> Machine:
     """Ask every rank. Collective."""
-    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
-    leader = node.bcast(comm.rank)
-    node.Free()
-    told = comm.allgather((socket.gethostname(), leader, sorted(os.sched_getaffinity(0))))
-    order = {first: i for i, first in enumerate(dict.fromkeys(leader for _, leader, _ in told))}
+    told = comm.allgather((socket.gethostname(), sorted(os.sched_getaffinity(0))))
     library = " ".join(MPI.Get_library_version().split("\0")[0].split("\n")[0].split(",")[0].split()).replace(
         "Version: ", ""
     )
-    return Machine([h for h, _, _ in told], [order[first] for _, first, _ in told], [c for _, _, c in told], library)
+    return Machine([host for host, _ in told], list(private(comm).nodes), [cores for _, cores in told], library)
 
 
 def versions() -> dict[str, str]:

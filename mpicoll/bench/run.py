@@ -100,7 +100,7 @@ def _checked(comm: MPI.Intracomm, options: Namespace):
             raise ValueError(f"-r {options.root}: the ranks are 0..{comm.size - 1}")
         root = options.root if options.collective in ("reduce", "bcast") else 0
         for name in options.algorithms if comm.size <= PROVED_UP_TO else ():
-            report = verify(find(options.collective, name).schedule(comm.size, root))
+            report = verify(find(options.collective, name).schedule(comm.size, root, nodes=private(comm).nodes))
             if not report.ok:
                 raise ValueError(str(report))
     except (TypeError, ValueError, ImportError) as error:

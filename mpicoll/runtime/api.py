@@ -164,7 +164,7 @@ def _remember(args: Arguments, comm: Any, key: Any) -> Plan:
 def footprint(collective: str, sendbuf: Any, recvbuf: Any, op: Any, root: int, algorithm: str, comm: Any) -> int:
     """Bytes of working memory that a plan would take on this rank, found without making it."""
     state = private(comm)
-    task = problem(Arguments(collective, sendbuf, recvbuf, op, root, algorithm), state.rank, state.size)
+    task = problem(Arguments(collective, sendbuf, recvbuf, op, root, algorithm), state.rank, state.nodes)
     return _lowered(task, state)[1]
 
 
@@ -179,7 +179,7 @@ def _plan(args: Arguments, state: Private, *, one_shot: bool = False) -> Plan:
     """Check, lower and bind. Collective unless one-shot."""
     error: Exception | None = None
     try:
-        task = problem(args, state.rank, state.size)
+        task = problem(args, state.rank, state.nodes)
         lowered, nbytes = _lowered(task, state)
         room = state.scratch(nbytes) if one_shot else np.empty(nbytes, np.uint8)
     except (TypeError, ValueError, MemoryError) as caught:

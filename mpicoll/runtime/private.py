@@ -63,6 +63,7 @@ class Private:
             self.comm.Free()
             raise config or ValueError("rank 0 told no configuration")
         self.config = config
+        self.nodes = nodes_of(self.comm)
         self.cache: dict[Any, Plan] = {}
         self.plans: WeakSet[Plan] = WeakSet()
         self.live: set[int] = set()
@@ -99,6 +100,16 @@ class Private:
             plan.free()
         self.cache.clear()
         self.comm.Free()
+
+
+def nodes_of(comm: MPI.Intracomm) -> tuple[int, ...]:
+    """The node of each rank: 0, 1, ... in the order of their first ranks. Collective."""
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    first = node.bcast(comm.rank)
+    node.Free()
+    firsts = comm.allgather(first)
+    number = {leader: i for i, leader in enumerate(dict.fromkeys(firsts))}
+    return tuple(number[leader] for leader in firsts)
 
 
 def private(comm: Any) -> Private:

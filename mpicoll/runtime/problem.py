@@ -71,9 +71,9 @@ class Arguments:
         }
 
 
-def problem(args: Arguments, rank: int, size: int) -> Problem:
-    """Check the arguments of one rank. TypeError and ValueError name the value and the cure."""
-    collective = args.collective
+def problem(args: Arguments, rank: int, nodes: tuple[int, ...]) -> Problem:
+    """Check the arguments of one rank; ``nodes``: the node of each. TypeError, ValueError name value and cure."""
+    collective, size = args.collective, len(nodes)
     if not isinstance(args.root, (int, np.integer)) or not 0 <= args.root < size:
         raise ValueError(f"root {args.root!r} is not one of the ranks 0..{size - 1}")
     if not isinstance(args.algorithm, str):
@@ -85,7 +85,7 @@ def problem(args: Arguments, rank: int, size: int) -> Problem:
     op = operation(args.op, data.dtype) if collective in REDUCING else None
     commutes = op is None or op.commutes
     chosen, why = select(collective, args.algorithm, size, total * data.dtype.itemsize, commutes)
-    schedule = chosen.schedule(size, root, in_order=not commutes)
+    schedule = chosen.schedule(size, root, in_order=not commutes, nodes=nodes)
     edges = _edges(args.counts, total, schedule.chunks, size)
     layout = _layout(schedule, rank, edges, in_place=send is None)
     return Problem(schedule, why, send, recv, data.dtype, op, edges, layout)

@@ -3,9 +3,9 @@
 The package can be called: ``mpicoll.schedule("allreduce", "ring", size=4)`` is that schedule.
 """
 
-from .algebra import fold, forward, renumber, reverse, then
+from .algebra import absorb, fold, forward, parallel, relabel, renumber, reverse, segment, shift, then
 from .model import COLLECTIVES, IDLE, REDUCING, Recv, Round, Schedule, Send, bounds, cyclic, power_of_two
-from .parameters import factorise, factors, radix
+from .parameters import factorise, factors, groups, levels, radix
 from .registry import Algorithm, algorithm, algorithms, callable_package, find
 from .verify import Report, verify
 
@@ -19,6 +19,7 @@ __all__ = [
     "Round",
     "Schedule",
     "Send",
+    "absorb",
     "algorithm",
     "algorithms",
     "bounds",
@@ -29,10 +30,16 @@ __all__ = [
     "find",
     "fold",
     "forward",
+    "groups",
+    "levels",
+    "parallel",
     "power_of_two",
     "radix",
+    "relabel",
     "renumber",
     "reverse",
+    "segment",
+    "shift",
     "then",
     "verify",
 ]

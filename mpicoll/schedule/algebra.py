@@ -58,6 +58,87 @@ def renumber(schedule: Schedule, chunks: int, become: Callable[[int], Sequence[i
     return schedule.but(chunks=chunks, rounds_of=rounds)
 
 
+def relabel(schedule: Schedule, size: int, ranks: Sequence[int]) -> Schedule:
+    """Rank v of the schedule is rank ``ranks[v]`` of ``size``; the others idle."""
+    place = {rank: v for v, rank in enumerate(ranks)}
+
+    def rounds(rank: int) -> Iterator[Round]:
+        if rank not in place:
+            yield from (IDLE for _ in schedule.rounds_of(0))
+            return
+        for sends, recvs in schedule.rounds_of(place[rank]):
+            yield Round(
+                [send._replace(peer=ranks[send.peer]) for send in sends],
+                [recv._replace(peer=ranks[recv.peer]) for recv in recvs],
+            )
+
+    return schedule.but(size=size, rounds_of=rounds)
+
+
+def parallel(schedules: Sequence[Schedule], groups: Sequence[Sequence[int]], size: int) -> Schedule:
+    """Each schedule in its own group of ranks, all at once; the shorter ones idle at their end."""
+    parts = [relabel(schedule, size, ranks) for schedule, ranks in zip(schedules, groups)]
+    mine = {rank: part for part, ranks in zip(parts, groups) for rank in ranks}
+    length = max(sum(1 for _ in schedule.rounds_of(0)) for schedule in schedules)
+
+    def rounds(rank: int) -> Iterator[Round]:
+        program = mine[rank].program(rank) if rank in mine else []
+        yield from program
+        yield from (IDLE for _ in range(length - len(program)))
+
+    return parts[0].but(rounds_of=rounds)
+
+
+def absorb(schedule: Schedule, hosts: dict[int, int]) -> Schedule:
+    """An allreduce for more ranks than it has: each surplus rank hands its vector to a host and gets the result."""
+    if not hosts:
+        return schedule
+    whole = range(schedule.chunks)
+    guests = {host: [guest for guest in hosts if hosts[guest] == host] for host in hosts.values()}
+
+    def rounds(rank: int) -> Iterator[Round]:
+        mine = guests.get(rank, [])
+        come = [Recv(guest, whole, reduce=True) for guest in mine]
+        yield Round([Send(hosts[rank], whole)] if rank in hosts else [], come)
+        yield from schedule.rounds_of(rank)
+        yield Round([Send(guest, whole) for guest in mine], [Recv(hosts[rank], whole)] if rank in hosts else [])
+
+    return schedule.but(rounds_of=rounds)
+
+
+def segment(schedule: Schedule, segments: int, interval: int = 1) -> Schedule:
+    """Pipelining: the vector in segments, each treated like a vector; round k of segment s is in slot k + s·interval.
+
+    Messages that meet in a slot stay separate. ValueError: no segments.
+    """
+    if segments < 1 or interval < 1:
+        raise ValueError(f"{segments} segments at an interval of {interval}: both must be at least 1")
+    chunks = schedule.chunks
+
+    def rounds(rank: int) -> Iterator[Round]:
+        program = schedule.program(rank)
+        for slot in range(len(program) + (segments - 1) * interval if program else 0):
+            sends: list[Send] = []
+            recvs: list[Recv] = []
+            for s in range(segments):
+                k = slot - s * interval
+                if 0 <= k < len(program):
+                    sends += [send._replace(chunks=_shifted(send.chunks, s * chunks)) for send in program[k].sends]
+                    recvs += [recv._replace(chunks=_shifted(recv.chunks, s * chunks)) for recv in program[k].recvs]
+            yield Round(sends, recvs)
+
+    return schedule.but(chunks=chunks * segments, rounds_of=rounds)
+
+
+def shift(schedule: Schedule, chunks: int, by: int) -> Schedule:
+    """The schedule on a part of a vector of ``chunks`` chunks, ``by`` chunks from its beginning."""
+    return renumber(schedule, chunks, lambda c: (c + by,))
+
+
+def _shifted(chunks: Sequence[int], by: int) -> Sequence[int]:
+    return range(chunks.start + by, chunks.stop + by) if isinstance(chunks, range) else [c + by for c in chunks]
+
+
 def folded(size: int, inner: int) -> tuple[Callable[[int], int | None], Callable[[int], int], int]:
     """How ``size`` ranks stand in for ``inner``: (rank -> inner rank or None, inner rank -> rank, pairs).
 
@@ -96,6 +177,7 @@ def fold(inner: Schedule, size: int, everyone_owns: bool) -> Schedule:
         return (2 * c, 2 * c + 1) if c < pairs else (c + pairs,)
 
     middle = renumber(inner, len(whole), chunk) if everyone_owns else inner
+    middle = relabel(middle, size, [place(v) for v in range(inner.size)])
     hands_in = everyone_owns or inner.collective == "allreduce"
 
     def rounds(rank: int) -> Iterator[Round]:
@@ -110,14 +192,7 @@ def fold(inner: Schedule, size: int, everyone_owns: bool) -> Schedule:
                 yield Round([Send(partner, own)])
             else:
                 yield Round([], [Recv(partner, own, reduce=not everyone_owns)])
-        if v is None:
-            yield from (IDLE for _ in middle.rounds_of(0))
-        else:
-            for sends, recvs in middle.rounds_of(v):
-                yield Round(
-                    [send._replace(peer=place(send.peer)) for send in sends],
-                    [recv._replace(peer=place(recv.peer)) for recv in recvs],
-                )
+        yield from middle.rounds_of(rank)
         if not paired:
             yield IDLE
         elif v is None:
@@ -126,7 +201,7 @@ def fold(inner: Schedule, size: int, everyone_owns: bool) -> Schedule:
         else:
             yield Round([Send(partner, [c for c in whole if not everyone_owns or c != partner])])
 
-    return middle.but(size=size, rounds_of=rounds)
+    return middle.but(rounds_of=rounds)
 
 
 def forward(schedule: Schedule, root: int) -> Schedule:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 COLLECTIVES = ("allreduce", "reduce_scatter", "allgather", "reduce", "bcast")
 REDUCING = ("allreduce", "reduce_scatter", "reduce")
@@ -99,12 +99,25 @@ def bounds(count: int, chunks: int) -> list[int]:
     return [i * quotient + min(i, remainder) for i in range(chunks + 1)]
 
 
+class Wrapped(Sequence[int]):
+    """Chunks that go round the end of 0..size-1, without a list of them."""
+
+    def __init__(self, first: int, length: int, size: int) -> None:
+        self.first, self.length, self.size = first, length, size
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, i: Any) -> Any:
+        if not -self.length <= i < self.length:
+            raise IndexError(i)
+        return (self.first + i % self.length) % self.size
+
+
 def cyclic(first: int, count: int, size: int) -> Sequence[int]:
     """``count`` chunks from ``first`` on, round the end of 0..size-1: a range where it does not wrap."""
     first %= size
-    if first + count <= size:
-        return range(first, first + count)
-    return [*range(first, size), *range(first + count - size)]
+    return range(first, first + count) if first + count <= size else Wrapped(first, count, size)
 
 
 def power_of_two(size: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 Arguments = dict[str, object]
@@ -20,6 +21,22 @@ def factors(text: str) -> Arguments:
     if not all(part.isdecimal() and int(part) >= 2 for part in parts):
         raise ValueError(f"factors {text!r}: give numbers of at least 2, such as 2x3x4")
     return {"factors": tuple(map(int, parts))}
+
+
+def levels(text: str) -> Arguments:
+    """The algorithms inside the nodes and across them, such as direct+ring. ValueError."""
+    inside, plus, across = text.partition("+")
+    if not (inside and plus and across):
+        raise ValueError(f"levels {text!r}: give two algorithms, such as direct+ring")
+    return {"inside": inside, "across": across}
+
+
+def groups(nodes: Sequence[int]) -> list[list[int]]:
+    """The ranks of each node, in the order of the nodes' first ranks."""
+    members: dict[int, list[int]] = {}
+    for rank, node in enumerate(nodes):
+        members.setdefault(node, []).append(rank)
+    return list(members.values())
 
 
 def factorise(size: int, wanted: tuple[int, ...] = ()) -> tuple[int, ...]:

@@ -1,13 +1,15 @@
 """The one list of algorithms. A decorated function in a file of ``mpicoll/algorithms`` is all that one needs.
 
-A function is registered as one of four kinds:
+A function is registered as one of five kinds:
 
 ``allgather``  a pattern in which rank r starts with chunk ``home(r)``: gives allgather, reduce_scatter, allreduce
 ``bcast``      a pattern in which the root starts with everything:      gives bcast, reduce, allreduce
 ``spread``     a pattern in which each chunk starts on some rank:         gives allreduce
 ``allreduce``  an allreduce as it stands
+``levels``     ``f(size, nodes)`` that makes the schedule of an allreduce from others, for ranks on these nodes
 
-A pattern with a parameter is found by ``name:parameter`` too, and by its plain name with the default.
+A pattern with a parameter is found by ``name:parameter`` too, and by its plain name with the default; ``name@4`` is any
+of them pipelined in four segments.
 """
 
 from __future__ import annotations
@@ -19,19 +21,22 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from types import ModuleType
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from .algebra import fold, forward, renumber, reverse, then
+from .algebra import fold, forward, renumber, reverse, segment, then
 from .model import COLLECTIVES, Round, Schedule
 from .parameters import Arguments
 
-Function = TypeVar("Function", bound=Callable[..., Iterable[Round]])
+Function = TypeVar("Function", bound=Callable[..., Iterable[Round] | Schedule])
 DERIVED = {
     "allgather": ("allgather", "reduce_scatter", "allreduce"),
     "bcast": ("bcast", "reduce", "allreduce"),
     "spread": ("allreduce",),
     "allreduce": ("allreduce",),
+    "levels": ("allreduce",),
 }
+SEGMENTED = ("allreduce", "reduce", "bcast")  # in the others chunk r is rank r's: segments would need to know that
+Nodes = tuple[int, ...]  # the node of each rank
 _table: dict[tuple[str, str], Algorithm] = {}
 
 
@@ -42,7 +47,7 @@ class Algorithm:
     collective: str
     name: str
     kind: str
-    pattern: Callable[..., Iterable[Round]]
+    pattern: Callable[..., Any]
     ordered: bool
     fits: Callable[[int], bool]
     home: Callable[..., int]
@@ -50,6 +55,7 @@ class Algorithm:
     chunks: int = 1
     parameter: Callable[[str], Arguments] | None = None
     given: tuple[tuple[str, object], ...] = ()
+    segments: int = 1
 
     def having(self, text: str) -> Algorithm:
         """The same algorithm with what stands behind the colon of a name. ValueError names it."""
@@ -74,9 +80,10 @@ class Algorithm:
         """
         return self.ordered and (self.collective != "reduce_scatter" or self.fits(size))
 
-    def schedule(self, size: int, root: int = 0, *, in_order: bool = False) -> Schedule:
+    def schedule(self, size: int, root: int = 0, *, in_order: bool = False, nodes: Nodes | None = None) -> Schedule:
         """The schedule for ``size`` ranks; with ``in_order`` a reduce goes to rank 0 and is sent on to ``root``.
 
+        ``nodes`` is the node of each rank, for algorithms of several levels; by default all are on one.
         ValueError: size below 1, root outside 0..size-1.
         """
         if size < 1:
@@ -84,7 +91,7 @@ class Algorithm:
         if not 0 <= root < size:
             raise ValueError(f"root {root} is not one of the ranks 0..{size - 1}")
         try:
-            built = _build(self, size, root, in_order)
+            built = _build(self, size, root, in_order, nodes if self.kind == "levels" else None)
             next(iter(built.rounds_of(0)), None)  # a parameter that does not suit the size raises here
         except ValueError as error:
             raise ValueError(f"{self.name}: {error}") from None
@@ -92,10 +99,19 @@ class Algorithm:
 
 
 @lru_cache(maxsize=1024)
-def _build(algorithm: Algorithm, size: int, root: int, in_order: bool) -> Schedule:
+def _build(algorithm: Algorithm, size: int, root: int, in_order: bool, nodes: Nodes | None) -> Schedule:
     kind, collective = algorithm.kind, algorithm.collective
+    if algorithm.segments > 1:
+        whole = _build(replace(algorithm, segments=1), size, root, in_order, nodes)
+        return segment(whole, algorithm.segments).but(algorithm=algorithm.name)
+    if kind == "levels":
+        nodes = nodes or (0,) * size
+        if len(nodes) != size:
+            raise ValueError(f"nodes of {len(nodes)} ranks are given, and there are {size} ranks")
+        made: Schedule = algorithm.pattern(size, nodes, **dict(algorithm.given))
+        return made.but(algorithm=algorithm.name)
     if collective == "reduce" and in_order:
-        return forward(_build(algorithm, size, 0, False), root)
+        return forward(_build(algorithm, size, 0, False, nodes), root)
     inner = next(n for n in range(size, 0, -1) if algorithm.fits(n))
     given = dict(algorithm.given)
 
@@ -164,6 +180,13 @@ def algorithms(collective: str) -> dict[str, Algorithm]:
 def find(collective: str, name: str) -> Algorithm:
     """One algorithm. ValueError names what there is."""
     known = algorithms(collective)
+    name, at, segments = name.partition("@")
+    if at:
+        if collective not in SEGMENTED:
+            raise ValueError(f"{name}@{segments}: {' and '.join(SEGMENTED)} can be segmented, {collective} cannot")
+        if not segments.isdecimal() or int(segments) < 1:
+            raise ValueError(f"{name}@{segments}: give a number of segments of at least 1")
+        return replace(find(collective, name), name=f"{name}@{segments}", segments=int(segments))
     plain, colon, text = name.partition(":")
     if plain not in known:
         raise ValueError(f"{collective} has no algorithm {plain!r}; there are {', '.join(known)}")
