@@ -1,4 +1,4 @@
-"""``python -m mpicoll list | show | verify``: the algorithms, a picture of one, the proofs. Starts no MPI."""
+"""``python -m mpicoll list | show | verify | predict``: algorithms, a picture of one, proofs, prices. Starts no MPI."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from fractions import Fraction
 
-from . import __version__
+from . import __version__, predict
 from .schedule import COLLECTIVES, algorithms, find, verify
 from .schedule.draw import matrix, steps
 
@@ -34,9 +34,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     proof = commands.add_parser("verify", parents=[shared], help="prove algorithms")
     proof.add_argument("algorithms", nargs="*", help="which (default: all of the collective)")
     proof.add_argument("--sizes", type=sizes, default=range(1, 34), help="1-33, or 8, or 3,5,64-66 (default 1-33)")
+    predict.add(commands.add_parser("predict", parents=[shared], help="seconds under alpha, beta and gamma"))
     options = parser.parse_args(argv)
     try:
-        return {"list": _list, "show": _show, "verify": _verify}[options.command](options)
+        return {"list": _list, "show": _show, "verify": _verify, "predict": predict.run}[options.command](options)
     except ValueError as error:
         print(f"mpicoll {options.command}: {error}", file=sys.stderr)
         return 2

@@ -73,6 +73,14 @@ def test_verify(capsys):
         (["show", "radix_k:2x3", "-p", "8"], "make 6, and there are 8"),
         (["show", "recursive_multiplying:2,4", "-p", "8"], "2,4"),
         (["show", "ring", "-p", "0"], "size 0"),
+        (["show", "torus:direct"], "torus:direct"),
+        (["show", "torus:direct+rung"], "rung"),
+        (["show", "ring@0"], "ring@0"),
+        (["show", "ring@2", "-c", "allgather"], "ring@2"),
+        (
+            ["predict", "ring", "-p", "8", "--bytes", "1", "--alpha", "1", "--bandwidth", "1", "--intra-alpha", "1"],
+            "--ranks-per-node",
+        ),
         (["show", "binomial_tree", "-c", "bcast", "-r", "4"], "root 4"),
     ],
 )
@@ -81,6 +89,43 @@ def test_one_line_that_names_it(argv, named, capsys):
     said = capsys.readouterr().err
     assert named in said
     assert said.count("\n") == 1
+
+
+def seconds(capsys, *argv: str) -> dict[str, float]:
+    assert main(["predict", *argv]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[2:]]
+    return {row[0]: float(row[1]) for row in rows if row[0] != "best"}
+
+
+def test_predict_has_the_worked_examples_right(capsys):
+    """The figures of circulating course notes, at their right values (the README says which are wrong)."""
+    gpu = ("ring", "-p", "8", "--bytes", "1e9", "--alpha", "1e-6", "--bandwidth", "600e9")
+    assert seconds(capsys, *gpu)["ring"] == pytest.approx(0.00293, rel=1e-3)
+    fabric = ("ring", "-p", "8", "--bytes", "1e9", "--alpha", "2e-6", "--bandwidth", "25e9")
+    assert seconds(capsys, *fabric)["ring"] == pytest.approx(0.0700, rel=1e-3)
+    large = ("circulant", "-p", "1000", "--bytes", "1e9", "--alpha", "2e-6", "--bandwidth", "25e9")
+    assert seconds(capsys, *large)["circulant"] == pytest.approx(0.0800, rel=1e-3)
+    tree = ("binomial_tree", "-p", "1000", "--bytes", "1e9", "--alpha", "2e-6", "--bandwidth", "25e9")
+    assert seconds(capsys, *tree)["binomial_tree"] == pytest.approx(0.80, rel=1e-3)
+    counts = find("allreduce", "ring").schedule(4)
+    assert sum(map(sum, matrix(counts))) == 6  # vectors on the wire: 6 GB for 4 x 1 GB
+
+
+def test_predict_on_two_levels_and_crossovers(capsys):
+    common = ("-p", "16", "--alpha", "2e-6", "--bandwidth", "25e9")
+    levels = ("--ranks-per-node", "8", "--intra-alpha", "1e-6", "--intra-bandwidth", "300e9")
+    names = ("torus:ring+ring", "ring")
+    found = seconds(capsys, *names, "--bytes", "1e9", *common, *levels)
+    # 2(q-1) alpha_i + 2(q-1)/q n beta_i + 2(N-1) alpha_e + 2(N-1)/N n/q beta_e
+    expected = 14e-6 + 1.75 * 1e9 / 300e9 + 4e-6 + 1e9 / 8 / 25e9
+    assert found["torus:ring+ring"] == pytest.approx(expected, rel=1e-3)
+    assert found["ring"] > 5 * found["torus:ring+ring"]
+    assert main(["predict", "recursive_doubling", "rabenseifner", "--bytes", "1e6", *common]) == 0
+    said = capsys.readouterr().out
+    # n* = L alpha / ((L - 2(p-1)/p) beta)
+    crossover = 4 * 2e-6 / ((4 - 1.875) / 25e9)
+    assert f"recursive_doubling below {crossover:.1e}"[:28] in said
+    assert "then rabenseifner" in said
 
 
 def test_sizes():
