@@ -101,7 +101,7 @@ def _need(condition: bool, name: str, dtype: np.dtype, what: str) -> None:
 
 def _ufunc(ufunc: np.ufunc) -> Callable[..., Call]:
     def combine(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> Call:
-        return partial(ufunc, a, b, out)
+        return partial(ufunc, a, b, out=out)  # by keyword: NumPy deprecates the other way for minimum and maximum
 
     return combine
 

@@ -20,7 +20,7 @@ from .ops import Operation
 from .private import Private
 from .steps import RECVBUF, SCRATCH, SENDBUF, WORK, Combine, Copy, Final, Slice, Start, Step, Wait
 
-_outstanding: list[Plan] = []
+_outstanding: list[Plan] = []  # started and not waited for
 UNROLLED = 128  # calls up to which a plan gets a function of its own; the loop's cost no longer shows beyond
 
 
@@ -45,7 +45,7 @@ class Plan(partial):
     messages: int
     _calls: list[Callable[[], Any]]
     _tests: dict[int, Callable[[], bool]]
-    _at: int | None  # the next call, while started
+    _at: int | None  # the next call; None when not started, and the number of calls when through but not waited for
     _free: weakref.finalize
 
     def _together(self) -> None:
@@ -67,10 +67,10 @@ class Plan(partial):
         """Finish what was started; other plans that are started advance too. RuntimeError: not started."""
         if self._at is None:
             raise RuntimeError(f"{self!r} is not started")
-        if len(_outstanding) == 1:
-            at, self._at = self._at, None
+        if _outstanding == [self]:
             _outstanding.clear()
-            self.func(_loop, self._calls[at:])
+            self.func(_loop, self._calls[self._at :])
+            self._at = None
             return
         while not self.test():
             os.sched_yield()
@@ -81,7 +81,11 @@ class Plan(partial):
             raise RuntimeError(f"{self!r} is not started")
         for plan in tuple(_outstanding):
             plan.func(plan._advance)
-        return self._at is None
+        if self._at < len(self._calls):
+            return False
+        self._at = None
+        _outstanding.remove(self)
+        return True
 
     def free(self) -> None:
         """Free the requests; local. RuntimeError: started and not waited for."""
@@ -100,8 +104,7 @@ class Plan(partial):
                 self._at = at
                 return
             at += 1
-        self._at = None
-        _outstanding.remove(self)
+        self._at = at
 
     def __repr__(self) -> str:
         return f"<{self.collective} plan: {self.algorithm}, {self.size} ranks, {self.nbytes} bytes>"

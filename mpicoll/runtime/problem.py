@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -67,7 +67,7 @@ class Arguments:
             "op": name_of(self.op),
             "root": repr(self.root),
             "algorithm": repr(self.algorithm),
-            "counts": repr(None if self.counts is None else list(self.counts)),
+            "counts": repr(list(self.counts) if isinstance(self.counts, Iterable) else self.counts),
         }
 
 
@@ -128,7 +128,7 @@ def _edges(counts: Sequence[int] | None, total: int, chunks: int, size: int) -> 
     """Edges of the chunks: balanced, or as the caller counts them."""
     if counts is None:
         return bounds(total, chunks)
-    counts = list(counts)
+    counts = list(counts) if isinstance(counts, Iterable) else [counts]
     if len(counts) != size or any(not isinstance(c, (int, np.integer)) or c < 0 for c in counts):
         raise ValueError(f"counts is {counts}: give {size} numbers of elements, one a rank")
     if sum(counts) != total:
