@@ -1,0 +1,47 @@
+"""Every algorithm of every collective at the awkward counts, in place and not, at once and as a plan."""
+
+import pytest
+from calls import ALL, Call
+
+pytestmark = pytest.mark.mpi
+
+
+@pytest.mark.parametrize(("collective", "name"), ALL)
+def test_counts(comm, collective, name):
+    p = comm.size
+    for i, count in enumerate(sorted({0, 1, p - 1, p, p + 1, 1000, 10007})):
+        for in_place in (False, True) if collective != "bcast" else (False,):
+            call = Call(comm, collective, count, in_place=in_place, root=(count + in_place) % p)
+            call.once(name)
+            if in_place == i % 2 or collective == "bcast":  # the other half is in the simulator's tests
+                call.planned(name, turns=(1, 2, 3))
+
+
+@pytest.mark.parametrize("collective", ["allgather", "reduce_scatter"])
+def test_chunks_as_the_caller_counts_them(comm, collective):
+    p = comm.size
+    for counts in ([0] * p, [5 * (r == p - 1) for r in range(p)], [(3 * r + 1) % 5 for r in range(p)]):
+        for name in [name for of, name in ALL if of == collective]:
+            for in_place in (False, True):
+                call = Call(comm, collective, sum(counts), in_place=in_place, counts=counts)
+                call.once(name)
+                call.planned(name, turns=(1,))
+
+
+@pytest.mark.parametrize("collective", sorted({collective for collective, _ in ALL}))
+def test_auto(comm, collective):
+    for count in (0, 1, 1000, 10007, 200_003):
+        call = Call(comm, collective, count)
+        call.once(turns=(0, 1))
+        plan = call.plan()
+        assert plan.algorithm in [name for of, name in ALL if of == collective]
+        assert plan.why.startswith("auto: ")
+        plan.free()
+
+
+@pytest.mark.parametrize("comm", [3, 8], indirect=True)
+@pytest.mark.parametrize("collective", ["allreduce", "reduce"])
+def test_dirty_receive_buffers_around_two_kilobytes(comm, collective):
+    for name in [name for of, name in ALL if of == collective]:
+        for count in (511, 512, 513, 514):  # FIELD_REPORTS A9
+            Call(comm, collective, count, dtype="i4").once(name)
