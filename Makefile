@@ -36,8 +36,8 @@ bench: $(VENV)/ready
 	$(MPIRUN) -n $(NP) python -m mpicoll.bench $(ARGS)
 
 test: $(VENV)/ready
-	$(BIN)/python -m pytest tests --ignore=tests/mpi --timeout=300
-	$(BIN)/python tests/mpi/launch.py -n 8 -- $(MPIRUN)
+	$(BIN)/python -m pytest tests --ignore=tests/mpi --timeout=600
+	$(BIN)/python tests/mpi/launch.py -n 8 --limit 900 -- $(MPIRUN)
 
 lint: $(VENV)/ready
 	$(BIN)/ruff check .

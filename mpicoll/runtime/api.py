@@ -131,7 +131,9 @@ def _once(
     try:
         # By address, not by object: the plan then need not keep the caller's arrays alive.
         sent = None if sendbuf is _IN_PLACE else _key(sendbuf)
-        key = (collective, sent, _key(recvbuf), id(op), root, algorithm, counts and tuple(counts))
+        # The handle too: it changes when the operation is freed.
+        by = None if op is None else (id(op), getattr(op, "handle", 0))
+        key = (collective, sent, _key(recvbuf), by, root, algorithm, counts and tuple(counts))
         plan = _states[(_WORLD if comm is None else comm).handle].cache[key]
     except Exception:  # whatever it is: the checks below say it well
         plan = _remember(Arguments(collective, sendbuf, recvbuf, op, root, algorithm, counts), comm, key)

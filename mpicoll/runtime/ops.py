@@ -42,6 +42,7 @@ _UFUNCS: tuple[tuple[str, np.ufunc, str], ...] = (
 )
 _BY_HANDLE = {getattr(MPI, name).handle: (name, ufunc, kinds) for name, ufunc, kinds in _UFUNCS}
 _LOCATE = {MPI.MINLOC.handle: ("MINLOC", np.less), MPI.MAXLOC.handle: ("MAXLOC", np.greater)}
+_NOT_REDUCING = ("OP_NULL", "REPLACE", "NO_OP")
 _WORDS = {"b": "bool", "i": "integer", "u": "unsigned", "f": "floating", "c": "complex"}
 
 
@@ -75,8 +76,9 @@ def operation(op: Any, dtype: np.dtype) -> Operation:
         _need(is_pair(dtype), name, dtype, "(value, index) pairs, such as [('value', 'f8'), ('index', 'i4')]")
         return Operation(name, True, partial(_locate, better))
     if op == MPI.OP_NULL or op.is_predefined:
-        raise TypeError(f"op {op!r} cannot reduce: pass MPI.SUM, MPI.MAX, ... or mpicoll.AVG")
-    _need(kind in "biufc", "a user operation", dtype, "dtypes that MPI knows: for others combine the values yourself")
+        raise TypeError(f"op {name_of(op)} cannot reduce: pass MPI.SUM, MPI.MAX, ... or mpicoll.AVG")
+    known = dtype.kind in "biufc" and dtype.isnative
+    _need(known, "a user operation", dtype, "dtypes that MPI knows, in this machine's byte order")
     try:
         datatype = MPI.Datatype.fromcode(dtype.char)
     except ValueError:
@@ -91,7 +93,9 @@ def name_of(op: Any) -> str:
     if not isinstance(op, MPI.Op):
         return repr(op)
     known = _BY_HANDLE.get(op.handle) or _LOCATE.get(op.handle)
-    return known[0] if known else "a user operation"
+    if known:
+        return known[0]
+    return next((f"MPI.{name}" for name in _NOT_REDUCING if op == getattr(MPI, name)), "a user operation")
 
 
 def _need(condition: bool, name: str, dtype: np.dtype, what: str) -> None:

@@ -47,6 +47,7 @@ class Plan(partial):
     _tests: dict[int, Callable[[], bool]]
     _at: int | None  # the next call; None when not started, and the number of calls when through but not waited for
     _free: weakref.finalize
+    _run: Callable[..., Any]
 
     def _together(self) -> None:
         """Run while other plans are started: they advance too."""
@@ -61,7 +62,7 @@ class Plan(partial):
             _refuse(repr(self))
         self._at = 0
         _outstanding.append(self)
-        self.func(self._advance)
+        self._run(self._advance)
 
     def wait(self) -> None:
         """Finish what was started; other plans that are started advance too. RuntimeError: not started."""
@@ -69,7 +70,7 @@ class Plan(partial):
             raise RuntimeError(f"{self!r} is not started")
         if _outstanding == [self]:
             _outstanding.clear()
-            self.func(_loop, self._calls[self._at :])
+            self._run(_loop, self._calls[self._at :])
             self._at = None
             return
         while not self.test():
@@ -80,7 +81,7 @@ class Plan(partial):
         if self._at is None:
             raise RuntimeError(f"{self!r} is not started")
         for plan in tuple(_outstanding):
-            plan.func(plan._advance)
+            plan._run(plan._advance)
         if self._at < len(self._calls):
             return False
         self._at = None
@@ -178,6 +179,7 @@ def make_plan(
     itself.append(weakref.ref(plan))
     vars(plan).update(facts, size=private.size, messages=binder.sends, _keep=keep)
     plan._calls, plan._tests, plan._at = calls, tests, None
+    plan._run = context.copy().run  # a context is entered once at a time: a call may find others started, and start
     plan._free = weakref.finalize(plan, _release, binder.requests, private.live, tag)
     private.plans.add(plan)
     return plan

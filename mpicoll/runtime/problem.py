@@ -65,10 +65,17 @@ class Arguments:
             "dtype": str(getattr(array, "dtype", None)),
             "order": "F" if isinstance(array, np.ndarray) and not array.flags.c_contiguous else "C",
             "op": name_of(self.op),
-            "root": repr(self.root),
+            "root": _plain(self.root),
             "algorithm": repr(self.algorithm),
-            "counts": repr(list(self.counts) if isinstance(self.counts, Iterable) else self.counts),
+            "counts": _plain(self.counts),
         }
+
+
+def _plain(value: Any) -> str:
+    """Numbers and sequences of numbers in words that do not tell NumPy's integers from Python's."""
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return f"[{', '.join(map(_plain, value))}]"
+    return str(int(value)) if isinstance(value, (int, np.integer)) else repr(value)
 
 
 def problem(args: Arguments, rank: int, nodes: tuple[int, ...]) -> Problem:
@@ -128,12 +135,12 @@ def _edges(counts: Sequence[int] | None, total: int, chunks: int, size: int) -> 
     """Edges of the chunks: balanced, or as the caller counts them."""
     if counts is None:
         return bounds(total, chunks)
-    counts = list(counts) if isinstance(counts, Iterable) else [counts]
-    if len(counts) != size or any(not isinstance(c, (int, np.integer)) or c < 0 for c in counts):
-        raise ValueError(f"counts is {counts}: give {size} numbers of elements, one a rank")
-    if sum(counts) != total:
-        raise ValueError(f"counts add up to {sum(counts)}, and the vector has {total} elements")
-    return [0, *accumulate(int(c) for c in counts)]
+    known = list(counts) if isinstance(counts, Iterable) else []
+    if len(known) != size or any(not isinstance(c, (int, np.integer)) or c < 0 for c in known):
+        raise ValueError(f"counts is {counts!r}: give {size} numbers of elements, one a rank")
+    if sum(known) != total:
+        raise ValueError(f"counts add up to {sum(known)}, and the vector has {total} elements")
+    return [0, *accumulate(int(c) for c in known)]
 
 
 def _layout(schedule: Schedule, rank: int, edges: Sequence[int], in_place: bool) -> Layout:
