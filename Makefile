@@ -30,6 +30,8 @@ export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 export PRTE_MCA_rmaps_default_mapping_policy := :oversubscribe
 export OMPI_MCA_rmaps_base_oversubscribe := 1
+# Eight test ranks on two cores: those that wait must let the others run.
+test: export OMPI_MCA_mpi_yield_when_idle := 1
 
 .PHONY: bench test lint venv clean
 bench: $(VENV)/ready

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -140,6 +141,8 @@ def main() -> int:
     parser.add_argument("--checks-only", action="store_true", help="leave the tests out")
     parser.add_argument("mpirun", nargs="+", help="the launcher and its options")
     args = parser.parse_args()
+    # ``timeout`` and CI end this program by a signal: what it launched must go with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     sys.path.insert(0, str(HERE))
     from rank_fails import KINDS
 
