@@ -95,7 +95,10 @@ def name_of(op: Any) -> str:
     known = _BY_HANDLE.get(op.handle) or _LOCATE.get(op.handle)
     if known:
         return known[0]
-    return next((f"MPI.{name}" for name in _NOT_REDUCING if op == getattr(MPI, name)), "a user operation")
+    for name in _NOT_REDUCING:
+        if op == getattr(MPI, name):
+            return f"MPI.{name}"
+    return "a user operation" if op.Is_commutative() else "a user operation that does not commute"
 
 
 def _need(condition: bool, name: str, dtype: np.dtype, what: str) -> None:
