@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from . import __version__, predict
-from .schedule import COLLECTIVES, algorithms, find, verify
+from .schedule import COLLECTIVES, Algorithm, Report, Schedule, algorithms, find, verify
 from .schedule.draw import matrix, steps
 
 WORDS = {"identical": "same bits on all ranks", "in_order": "rank order kept", "same_tree": "bits independent of place"}
@@ -31,6 +31,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     picture.add_argument("-p", "--ranks", type=int, default=4, help="ranks (default 4)")
     picture.add_argument("-r", "--root", type=int, default=0, help="root of a reduce or bcast (default 0)")
     picture.add_argument("--matrix", action="store_true", help="how much goes from each rank to each, in vectors")
+    picture.add_argument("--nodes", type=int, metavar="Q", help="ranks a node, for algorithms of two levels")
+    picture.add_argument("--png", metavar="FILE", help="draw it into a new file too")
+    picture.add_argument("--svg", metavar="FILE", help="draw it into a new file too")
     proof = commands.add_parser("verify", parents=[shared], help="prove algorithms")
     proof.add_argument("algorithms", nargs="*", help="which (default: all of the collective)")
     proof.add_argument("--sizes", type=sizes, default=range(1, 34), help="1-33, or 8, or 3,5,64-66 (default 1-33)")
@@ -58,7 +61,9 @@ def sizes(text: str) -> list[int]:
 
 
 def _list(options: argparse.Namespace) -> int:
-    rows: list[tuple[str, ...]] = [("algorithm", "rounds", "messages", "sent", "reduced", "promises", "source")]
+    rows: list[tuple[str, ...]] = [
+        ("algorithm", "rounds", "messages", "sent", "reduced", "promises", "restrictions", "source")
+    ]
     for name, algorithm in algorithms(options.collective).items():
         report = verify(algorithm.schedule(options.ranks))
         counts = report.counts
@@ -66,7 +71,7 @@ def _list(options: argparse.Namespace) -> int:
             raise ValueError(str(report))
         held = ", ".join(words for field, words in WORDS.items() if getattr(report, field))
         figures = (counts.rounds, counts.messages, _number(counts.sent), _number(counts.reduced))
-        rows.append((name, *map(str, figures), held, algorithm.source))
+        rows.append((name, *map(str, figures), held, ", ".join(algorithm.restrictions), algorithm.source))
     print(f"{options.collective} on {options.ranks} ranks; messages, vectors sent and reduced: the busiest rank's\n")
     widths = [max(map(len, column)) for column in zip(*rows)]
     for row in rows:
@@ -79,8 +84,11 @@ def _list(options: argparse.Namespace) -> int:
 
 def _show(options: argparse.Namespace) -> int:
     algorithm = find(options.collective, options.algorithm)
-    schedule = algorithm.schedule(options.ranks, options.root)
+    nodes = tuple(rank // (options.nodes or options.ranks) for rank in range(options.ranks))
+    schedule = algorithm.schedule(options.ranks, options.root, nodes=nodes)
     report = verify(schedule)
+    for path in filter(None, (options.png, options.svg)):
+        _draw(path, "png" if path == options.png else "svg", schedule, report, algorithm, options.matrix)
     print(f"{algorithm.name}: {algorithm.summary}\n{report}\n")
     if options.matrix:
         print("vectors sent, from rank (row) to rank (column)")
@@ -91,6 +99,17 @@ def _show(options: argparse.Namespace) -> int:
     else:
         print("\n".join(steps(schedule)))
     return 0 if report.ok else 1
+
+
+def _draw(path: str, kind: str, schedule: Schedule, report: Report, algorithm: Algorithm, traffic: bool) -> None:
+    from . import picture  # matplotlib is slow to import
+
+    drawn = (picture.traffic if traffic else picture.rounds)(schedule, report, f"{algorithm.name}: {algorithm.summary}")
+    try:
+        with open(path, "xb") as file:
+            drawn.savefig(file, format=kind, dpi=150)
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from None
 
 
 def _verify(options: argparse.Namespace) -> int:

@@ -55,6 +55,19 @@ def test_the_picture_ends_with_what_each_rank_must_have(collective):
                 assert last[rank][c] == whole, (name, rank, c)
 
 
+@pytest.mark.parametrize("kind", ["png", "svg"])
+@pytest.mark.parametrize("argv", [["ring"], ["torus", "-p", "8", "--nodes", "2", "--matrix"]])
+def test_show_draws_pictures(kind, argv, tmp_path, capsys):
+    path = tmp_path / f"picture.{kind}"
+    assert main(["show", *argv, f"--{kind}", str(path)]) == 0
+    data = path.read_bytes()
+    assert len(data) > 5000
+    assert data.startswith(b"\x89PNG") if kind == "png" else b"<svg" in data
+    assert main(["show", *argv, f"--{kind}", str(path)]) == 2
+    assert str(path) in capsys.readouterr().err
+    assert path.read_bytes() == data
+
+
 def test_verify(capsys):
     assert main(["verify", "ring", "knomial_tree:3", "--sizes", "1-5,9"]) == 0
     lines = capsys.readouterr().out.splitlines()

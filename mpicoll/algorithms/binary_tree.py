@@ -16,7 +16,7 @@ def links(place: int, size: int) -> tuple[int, int, list[int]]:
         low, high = (left, right) if place < right else (right, high)
 
 
-@algorithm("bcast", ordered=True)
+@algorithm("bcast", ordered=True, pipelined=True)
 def binary_tree(rank: int, size: int, root: int) -> Iterator[Round]:
     """Hand the vector to both children.
 

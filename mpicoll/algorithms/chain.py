@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from mpicoll.schedule import IDLE, Recv, Round, Send, algorithm
 
 
-@algorithm("bcast", ordered=True)
+@algorithm("bcast", ordered=True, pipelined=True)
 def chain(rank: int, size: int, root: int) -> Iterator[Round]:
     """Hand the vector down the line of ranks.
 

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 from mpicoll.schedule import Recv, Round, Send, algorithm
 
+SOURCE = "Sanders, Speck and Träff, Parallel Computing 35, 2009; NCCL"
+
 
 def links(place: int, size: int) -> tuple[int | None, list[int]]:
     """(parent, children) in NCCL's first tree: leaves are the odd places, the root is 0."""
@@ -27,7 +29,7 @@ def depth(place: int, size: int) -> int:
     return steps
 
 
-@algorithm("spread", chunks=2, ordered=False, source="Sanders, Speck and Träff, Parallel Computing 35, 2009; NCCL")
+@algorithm("spread", chunks=2, pipelined=True, source=SOURCE)
 def double_tree(rank: int, size: int) -> Iterator[Round]:
     """Hand half of the vector down each tree, to both children at once.
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from mpicoll.schedule import Schedule, algorithm, find, groups, levels, parallel, relabel, renumber, reverse, then
 
 
-@algorithm("levels", parameter=levels, source="MPICH smp; Open MPI HAN")
+@algorithm("levels", parameter=levels, pipelined=True, source="MPICH smp; Open MPI HAN")
 def hierarchical(
     size: int, nodes: Sequence[int], inside: str = "binomial_tree", across: str = "rabenseifner"
 ) -> Schedule:

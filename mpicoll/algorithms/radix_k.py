@@ -25,9 +25,9 @@ def radix_k(rank: int, size: int, factors: tuple[int, ...] = ()) -> Iterator[Rou
     for k in reversed(factorise(size, factors)):
         distance //= k
         place = rank // distance % k
-        others = [(rank + (j - place) * distance, first + (j - place) * width) for j in range(k) if j != place]
+        away = [(place + step) % k - place for step in range(1, k)]  # each turn pairs everyone with someone else
         yield Round(
-            [Send(peer, range(first, first + width)) for peer, _ in others],
-            [Recv(peer, range(start, start + width)) for peer, start in others],
+            [Send(rank + j * distance, range(first, first + width)) for j in away],
+            [Recv(rank + j * distance, range(first + j * width, first + j * width + width)) for j in reversed(away)],
         )
         first, width = first - place * width, width * k

@@ -17,6 +17,6 @@ def recursive_multiplying(rank: int, size: int, factors: tuple[int, ...] = ()) -
     distance = 1
     for k in factorise(size, factors):
         place = rank // distance % k
-        others = [rank + (j - place) * distance for j in range(k) if j != place]
-        yield Round([Send(peer, [0]) for peer in others], [Recv(peer, [0], reduce=True) for peer in others])
+        others = [rank + ((place + step) % k - place) * distance for step in range(1, k)]
+        yield Round([Send(peer, [0]) for peer in others], [Recv(peer, [0], reduce=True) for peer in reversed(others)])
         distance *= k

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from mpicoll.schedule import Recv, Round, Send, algorithm
 
 
-@algorithm("allgather", source="Patarasuk and Yuan, JPDC 69(2), 2009")
+@algorithm("allgather", pipelined=True, source="Patarasuk and Yuan, JPDC 69(2), 2009")
 def ring(rank: int, size: int) -> Iterator[Round]:
     """Each chunk travels once round the ring, one hop a round.
 

@@ -7,7 +7,7 @@ from mpicoll.schedule import Schedule, absorb, algorithm, find, groups, levels, 
 SOURCE = "Mikami et al., arXiv 1811.05233; Cho et al., BlueConnect, 2019"
 
 
-@algorithm("levels", parameter=levels, source=SOURCE)
+@algorithm("levels", parameter=levels, pipelined=True, source=SOURCE)
 def torus(size: int, nodes: Sequence[int], inside: str = "direct", across: str = "ring") -> Schedule:
     """Reduce-scatter in each node, an allreduce across nodes in each lane, allgather in each node.
 

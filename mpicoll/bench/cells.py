@@ -17,7 +17,10 @@ from .case import OPS, Case
 
 @dataclass
 class Cell:
-    """One way to run the case. ``run`` is None when it cannot; ``why`` then says so."""
+    """One way to run the case. ``run`` is None when it cannot; ``why`` then says so.
+
+    ``algorithm`` is what was asked for, ``runs`` what runs: auto's choice, a pipeline with its segments.
+    """
 
     library: str  # "mpicoll" or "mpi"
     algorithm: str
@@ -26,6 +29,8 @@ class Cell:
     why: str = ""
     rounds: int | None = None
     free: Callable[[], None] | None = None
+    runs: str = ""
+    reason: str = ""
 
     @property
     def name(self) -> str:

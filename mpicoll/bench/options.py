@@ -83,7 +83,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     add("-r", "--root", type=at_least(0), default=0, help="root of a reduce or bcast (default 0)")
     add("-J", "--json", metavar="FILE", help="write the run to a new file, as JSON Lines")
     add("--collective", choices=COLLECTIVES, default="allreduce", metavar="C", help=", ".join(COLLECTIVES))
-    add("--algorithms", default="default", metavar="A,B|all|default", help="which of ours")
+    add("--algorithms", default="default", metavar="A,B|all|default", help="which of ours; auto too")
     add("--baselines", choices=("default", "all", "none"), default="default", help="all: the persistent call too")
     add("--calls", action="store_true", help="our one-shot calls beside our plans")
     add("--in-place", action="store_true", help="MPI.IN_PLACE")
@@ -117,7 +117,7 @@ def chosen(collective: str, text: str) -> list[str]:
     asked = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not asked:
         raise ValueError("name at least one")
-    return [find(collective, name).name for name in asked]
+    return [name if name == "auto" else find(collective, name).name for name in asked]
 
 
 def counts(options: argparse.Namespace, itemsize: int) -> list[int]:

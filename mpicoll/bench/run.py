@@ -6,13 +6,15 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Iterable
+from functools import cache
 
 from mpi4py import MPI
 
-from mpicoll.runtime.api import footprint
+from mpicoll.runtime.api import outlook
+from mpicoll.runtime.cut import SEGMENT_BYTES
 from mpicoll.runtime.ops import operation
 from mpicoll.runtime.private import private
-from mpicoll.schedule import REDUCING, find, verify
+from mpicoll.schedule import REDUCING, Schedule, find, verify
 
 from . import cells as ways
 from .case import OPS, Case, dtype_of
@@ -57,7 +59,7 @@ def _run(comm: MPI.Intracomm, options: Namespace) -> int:
     config = private(comm).config
     budget = options.max_time / len(rows)
     progress = Progress(comm.rank == 0, len(rows))
-    table, wrong, seen = None, 0, set[str]()
+    table, wrong, seen, auto = None, 0, set[str](), ""
     for row, count in enumerate(rows):
         progress.show(row, human(count * dtype.itemsize))
         case = Case(comm, options.collective, dtype, options.op, options.root, count, options.in_place, options.seed)
@@ -75,9 +77,12 @@ def _run(comm: MPI.Intracomm, options: Namespace) -> int:
             budget=budget,
             seed=options.seed + row,
         )
-        record.samples(case, samples, config.segment_bytes)
+        record.samples(case, samples, config.segment_bytes or SEGMENT_BYTES)
         notes = {f"# {cell.name}: {cell.why}" for cell in cells if cell.why} - seen
         seen |= notes
+        picked = {cell.name: cell for cell in cells if cell.algorithm == "auto" and cell.runs}
+        notes |= {f"# {name} runs {cell.runs} ({cell.reason})" for name, cell in picked.items() if cell.runs != auto}
+        auto = next((cell.runs for cell in picked.values()), auto)
         progress.clear()
         _say(comm, [*sorted(notes), table.row(case.nbytes, samples)])
         wrong += sum(sample.wrong or 0 for sample in samples)
@@ -100,12 +105,19 @@ def _checked(comm: MPI.Intracomm, options: Namespace):
             raise ValueError(f"-r {options.root}: the ranks are 0..{comm.size - 1}")
         root = options.root if options.collective in ("reduce", "bcast") else 0
         for name in options.algorithms if comm.size <= PROVED_UP_TO else ():
-            report = verify(find(options.collective, name).schedule(comm.size, root, nodes=private(comm).nodes))
-            if not report.ok:
-                raise ValueError(str(report))
+            if name != "auto":  # proved when it is known what that is
+                _prove(find(options.collective, name).schedule(comm.size, root, nodes=private(comm).nodes))
     except (TypeError, ValueError, ImportError) as error:
         raise RefusedError(error) from None
     return dtype
+
+
+@cache
+def _prove(schedule: Schedule) -> None:
+    """Nothing is timed before it is proved. ValueError: it is wrong."""
+    report = verify(schedule)
+    if not report.ok:
+        raise ValueError(str(report))
 
 
 def _all_agree(comm: MPI.Intracomm, make, errors):
@@ -143,11 +155,15 @@ def _cells(case: Case, options: Namespace, machine: Machine) -> list[Cell]:
     ranks = machine.nodes.count(machine.nodes[comm.rank])
     free = available_bytes() // ranks
     for name in options.algorithms:
-        need = footprint(case.collective, case.sendbuf, case.recv, OPS[case.op], case.root, name, comm)
+        plan = outlook(case.collective, case.sendbuf, case.recv, OPS[case.op], case.root, name, comm)
+        if comm.size <= PROVED_UP_TO:
+            _prove(plan.schedule)
+        need = plan.scratch_bytes
         fits = comm.allreduce(need <= free, MPI.LAND)
         for call in ("plan", "call") if options.calls else ("plan",):
             if fits:
                 cells.append(ways.ours(case, name, call))
+                cells[-1].runs, cells[-1].reason = plan.schedule.algorithm, plan.why
             else:
                 need_gb, free_gb = comm.allreduce(need, MPI.MAX) / 1e9, comm.allreduce(free, MPI.MIN) / 1e9
                 why = f"needs {need_gb:.1f} GB of scratch a rank at {human(case.nbytes)}, {free_gb:.1f} GB are free"

@@ -14,10 +14,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
+
+from mpicoll.schedule import Schedule
 
 from .agree import agree
 from .cut import Cutter
@@ -163,11 +166,24 @@ def _remember(args: Arguments, comm: Any, key: Any) -> Plan:
     return plan
 
 
-def footprint(collective: str, sendbuf: Any, recvbuf: Any, op: Any, root: int, algorithm: str, comm: Any) -> int:
-    """Bytes of working memory that a plan would take on this rank, found without making it."""
+@dataclass(frozen=True)
+class Outlook:
+    """What a plan would be: the algorithm that would run (its segments named) and why, bytes of working memory."""
+
+    schedule: Schedule
+    why: str
+    scratch_bytes: int
+
+
+def outlook(collective: str, sendbuf: Any, recvbuf: Any, op: Any, root: int, algorithm: str, comm: Any) -> Outlook:
+    """Look at a plan without making it. Collective only at the first call on ``comm``."""
     state = private(comm)
-    task = problem(Arguments(collective, sendbuf, recvbuf, op, root, algorithm), state.rank, state.nodes)
-    return _lowered(task, state)[1]
+    task = _problem(Arguments(collective, sendbuf, recvbuf, op, root, algorithm), state)
+    return Outlook(task.schedule, task.why, _lowered(task, state)[1])
+
+
+def _problem(args: Arguments, state: Private) -> Problem:
+    return problem(args, state.rank, state.nodes, state.config.tuning, state.config.segment_bytes)
 
 
 def _lowered(task: Problem, state: Private) -> tuple[Lowered, int]:
@@ -181,7 +197,7 @@ def _plan(args: Arguments, state: Private, *, one_shot: bool = False) -> Plan:
     """Check, lower and bind. Collective unless one-shot."""
     error: Exception | None = None
     try:
-        task = problem(args, state.rank, state.nodes)
+        task = _problem(args, state)
         lowered, nbytes = _lowered(task, state)
         room = state.scratch(nbytes) if one_shot else np.empty(nbytes, np.uint8)
     except (TypeError, ValueError, MemoryError) as caught:

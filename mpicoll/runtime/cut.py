@@ -16,10 +16,10 @@ Range = tuple[int, int]
 class Cutter:
     """Cuts the messages of one call, whose chunks lie between ``edges`` (in elements)."""
 
-    def __init__(self, edges: Sequence[int], itemsize: int, segment_bytes: int = SEGMENT_BYTES) -> None:
+    def __init__(self, edges: Sequence[int], itemsize: int, segment_bytes: int | None = None) -> None:
         self.edges = edges
         self.limit = max(1, LIMIT_BYTES // itemsize)
-        self.segment = min(self.limit, max(1, segment_bytes // itemsize))
+        self.segment = min(self.limit, max(1, (segment_bytes or SEGMENT_BYTES) // itemsize))
         self.pack = PACK_BYTES // itemsize
         self.eager = EAGER_BYTES // itemsize
 

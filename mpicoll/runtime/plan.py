@@ -92,8 +92,15 @@ class Plan(partial):
         """Free the requests; local. RuntimeError: started and not waited for."""
         if self._at is not None:
             raise RuntimeError(f"{self!r} is started: wait for it first")
+        self._discard()
+
+    def _discard(self) -> None:
+        """Free the requests, started or not: after its communicator nobody can wait for a plan any more."""
         self._free()
         self.__setstate__((partial(_refuse, repr(self)), (), {}, vars(self)))  # type: ignore[attr-defined]
+        if self._at is not None:
+            self._at = None
+            _outstanding.remove(self)
 
     def _advance(self) -> None:
         at, calls, tests = self._at or 0, self._calls, self._tests

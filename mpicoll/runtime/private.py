@@ -7,14 +7,14 @@ happens in the same order on all ranks.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import numpy as np
 from mpi4py import MPI
 
-from .cut import SEGMENT_BYTES
+from . import tuning
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -29,20 +29,27 @@ _keyval = MPI.KEYVAL_INVALID
 class Config:
     """What is configured; rank 0 reads it once a communicator and tells the others, so that ranks never differ."""
 
-    segment_bytes: int = SEGMENT_BYTES
+    segment_bytes: int | None = None
+    tuning: tuning.Tuning = field(default_factory=tuning.default)
     check: bool = False
     debug: bool = False
 
     @staticmethod
     def from_environment() -> Config:
-        """MPICOLL_SEGMENT_BYTES, MPICOLL_CHECK, MPICOLL_DEBUG. ValueError names the variable."""
-        text = os.environ.get("MPICOLL_SEGMENT_BYTES", str(SEGMENT_BYTES))
-        if not text.isdecimal() or int(text) < 1:
+        """MPICOLL_SEGMENT_BYTES, MPICOLL_TUNING, MPICOLL_CHECK, MPICOLL_DEBUG. ValueError names the variable."""
+        text = os.environ.get("MPICOLL_SEGMENT_BYTES", "")
+        if text and (not text.isdecimal() or int(text) < 1):
             raise ValueError(f"MPICOLL_SEGMENT_BYTES is {text!r}: give a number of bytes, at least 1")
         check = os.environ.get("MPICOLL_CHECK", "0")
         if check not in ("", "0", "1"):
             raise ValueError(f"MPICOLL_CHECK is {check!r}: give 0 or 1")
-        return Config(int(text), check == "1", os.environ.get("MPICOLL_DEBUG", "").lower() == "info")
+        path = os.environ.get("MPICOLL_TUNING", "")
+        return Config(
+            int(text) if text else None,
+            tuning.read(path) if path else tuning.default(),
+            check == "1",
+            os.environ.get("MPICOLL_DEBUG", "").lower() == "info",
+        )
 
 
 class Private:
@@ -97,7 +104,7 @@ class Private:
     def free(self) -> None:
         """Free every plan and the duplicate. Collective."""
         for plan in list(self.plans):
-            plan.free()
+            plan._discard()
         self.cache.clear()
         self.comm.Free()
 

@@ -14,8 +14,9 @@ from mpicoll.schedule import REDUCING, Schedule, bounds
 
 from .buffers import Flat, flat, match, same_or_apart
 from .ops import Operation, name_of, operation
-from .select import select
+from .select import Call, select
 from .steps import RECVBUF, SENDBUF, WORK, Layout, Slice
+from .tuning import Tuning, default
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,10 @@ def _plain(value: Any) -> str:
     return str(int(value)) if isinstance(value, (int, np.integer)) else repr(value)
 
 
-def problem(args: Arguments, rank: int, nodes: tuple[int, ...]) -> Problem:
-    """Check the arguments of one rank; ``nodes``: the node of each. TypeError, ValueError name value and cure."""
+def problem(
+    args: Arguments, rank: int, nodes: tuple[int, ...], tuning: Tuning | None = None, segment_bytes: int | None = None
+) -> Problem:
+    """Check the arguments of one rank and select; ``nodes``: the node of each. TypeError, ValueError name the cure."""
     collective, size = args.collective, len(nodes)
     if not isinstance(args.root, (int, np.integer)) or not 0 <= args.root < size:
         raise ValueError(f"root {args.root!r} is not one of the ranks 0..{size - 1}")
@@ -91,7 +94,8 @@ def problem(args: Arguments, rank: int, nodes: tuple[int, ...]) -> Problem:
     assert data is not None
     op = operation(args.op, data.dtype) if collective in REDUCING else None
     commutes = op is None or op.commutes
-    chosen, why = select(collective, args.algorithm, size, total * data.dtype.itemsize, commutes)
+    call = Call(collective, nodes, total * data.dtype.itemsize, commutes)
+    chosen, why = select(args.algorithm, call, tuning or default(), segment_bytes)
     schedule = chosen.schedule(size, root, in_order=not commutes, nodes=nodes)
     edges = _edges(args.counts, total, schedule.chunks, size)
     layout = _layout(schedule, rank, edges, in_place=send is None)

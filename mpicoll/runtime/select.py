@@ -1,41 +1,91 @@
-"""Size and ranks -> algorithm, for ``algorithm="auto"``.
+"""Size, ranks and nodes -> algorithm, for ``algorithm="auto"``; and the number of segments of a pipeline.
 
-The table is measured (README, "Figures"): fewest rounds while a message costs more than its bytes, fewest bytes from
-there on. Only algorithms that keep rank order are picked where the operation needs it.
+Measured where the tuning file has a row, by predicted time otherwise, among what the operation and the size allow.
 """
 
 from __future__ import annotations
 
-from mpicoll.schedule import Algorithm, algorithms, find, power_of_two
+from bisect import bisect_right
+from dataclasses import dataclass
 
-SMALL_BYTES = 32 << 10
-ANY = float("inf")
+from mpicoll.schedule import Algorithm, Nodes, algorithms, find, forecast
 
-# collective -> (up to bytes, algorithm), first match; an algorithm that cannot run is passed over.
-TABLE: dict[str, tuple[tuple[float, str], ...]] = {
-    "allreduce": ((SMALL_BYTES, "recursive_doubling"), (ANY, "rabenseifner"), (ANY, "ring")),
-    "reduce_scatter": ((SMALL_BYTES, "recursive_halving"), (ANY, "ring"), (ANY, "direct")),
-    "allgather": ((SMALL_BYTES, "recursive_halving"), (ANY, "ring")),
-    "reduce": ((ANY, "binomial_tree"),),
-    "bcast": ((ANY, "binomial_tree"),),
-}
+from .tuning import Tuning
 
 
-def select(collective: str, name: str, size: int, nbytes: int, commutes: bool) -> tuple[Algorithm, str]:
-    """The algorithm to run and why. ValueError: no such name, or one that this operation must not be given to."""
-    if name != "auto":
-        found = find(collective, name)
-        if not commutes and not found.keeps_order(size):
-            fit = [n for n, other in algorithms(collective).items() if other.keeps_order(size)]
-            raise ValueError(
-                f"{collective} by {name} does not keep rank order on {size} ranks, and the operation does not commute: "
-                f"use {', '.join(fit)}"
-            )
+@dataclass(frozen=True)
+class Call:
+    """What a selection looks at: ``nbytes`` of the whole vector, the node of each rank."""
+
+    collective: str
+    nodes: Nodes
+    nbytes: int
+    commutes: bool
+
+    @property
+    def size(self) -> int:
+        """Ranks."""
+        return len(self.nodes)
+
+    @property
+    def ranks_per_node(self) -> int:
+        """Ranks of the fullest node."""
+        return max(map(self.nodes.count, set(self.nodes)))
+
+
+def select(name: str, call: Call, tuning: Tuning, segment_bytes: int | None = None) -> tuple[Algorithm, str]:
+    """The algorithm to run and why. ``segment_bytes``: how long a pipeline's segments are (None: as is predicted best).
+
+    ValueError: no such name, or one that this operation must not be given to.
+    """
+    if name == "auto":
+        return _auto(call, tuning, segment_bytes)
+    found = find(call.collective, name)
+    if not _may(found, call):
+        fit = [n for n, other in algorithms(call.collective).items() if _may(other, call)]
+        raise ValueError(
+            f"{call.collective} by {name} does not keep rank order on {call.size} ranks, and the operation does not "
+            f"commute: use {', '.join(fit)}"
+        )
+    if not found.free_segments:
         return found, "asked for"
-    for limit, candidate in TABLE[collective]:
-        found = find(collective, candidate)
-        folds = candidate == "rabenseifner" and not power_of_two(size)  # moves a whole vector more: ring does not
-        if nbytes <= limit and (commutes or found.keeps_order(size)) and not (folds and commutes):
-            need = "" if commutes else ", in rank order"
-            return found, f"auto: {nbytes} bytes on {size} ranks{need}"
-    raise ValueError(f"{collective}: no algorithm keeps rank order on {size} ranks")
+    segments = _segments(found, call, tuning, segment_bytes)
+    if segments == 1:
+        return found, "asked for"
+    how = "by predicted time" if segment_bytes is None else f"of {segment_bytes} bytes"
+    return found.in_segments(segments), f"asked for; {segments} segments {how}"
+
+
+def _auto(call: Call, tuning: Tuning, segment_bytes: int | None) -> tuple[Algorithm, str]:
+    need = "" if call.commutes else ", in rank order"
+    where = f"auto: {call.nbytes} bytes on {call.size} ranks{need}"
+    row = tuning.measured.get((call.collective, call.size, call.ranks_per_node), ())
+    at = bisect_right([least for least, _ in row], call.nbytes) - 1
+    if at >= 0:
+        found = find(call.collective, row[at][1])
+        if _may(found, call):
+            return found, f"{where}, measured best ({tuning.source})"
+    times: dict[Algorithm, float] = {}
+    for name in tuning.candidates[call.collective]:
+        found = find(call.collective, name)
+        if not _may(found, call) or (found.kind == "levels" and not 1 < call.ranks_per_node < call.size):
+            continue
+        segments = _segments(found, call, tuning, segment_bytes) if found.free_segments else 1
+        seconds = forecast(found, call.size, call.nodes, tuning.network).seconds(call.nbytes, segments)
+        times[found if segments == 1 else found.in_segments(segments)] = seconds
+    if not times:
+        raise ValueError(f"{where}: none of {', '.join(tuning.candidates[call.collective])} keeps rank order")
+    best, *others = sorted(times, key=lambda algorithm: times[algorithm])
+    next_best = f", {others[0].name} {times[others[0]] * 1e6:.4g}" if others else ""
+    return best, f"{where}, predicted us: {best.name} {times[best] * 1e6:.4g}{next_best} ({tuning.source})"
+
+
+def _may(algorithm: Algorithm, call: Call) -> bool:
+    return call.commutes or algorithm.keeps_order(call.size, call.nodes)
+
+
+def _segments(algorithm: Algorithm, call: Call, tuning: Tuning, segment_bytes: int | None) -> int:
+    if call.size == 1:
+        return 1
+    chunks = 1 if segment_bytes is None else algorithm.schedule(call.size, nodes=call.nodes).chunks
+    return forecast(algorithm, call.size, call.nodes, tuning.network).segments(call.nbytes / chunks, segment_bytes)

@@ -4,9 +4,11 @@ The package can be called: ``mpicoll.schedule("allreduce", "ring", size=4)`` is 
 """
 
 from .algebra import absorb, fold, forward, parallel, relabel, renumber, reverse, segment, shift, then
+from .forecast import Forecast, forecast
 from .model import COLLECTIVES, IDLE, REDUCING, Recv, Round, Schedule, Send, bounds, cyclic, power_of_two
 from .parameters import factorise, factors, groups, levels, radix
-from .registry import Algorithm, algorithm, algorithms, callable_package, find
+from .price import Network, Price, price
+from .registry import Algorithm, Nodes, algorithm, algorithms, callable_package, find
 from .verify import Report, verify
 
 __all__ = [
@@ -14,6 +16,10 @@ __all__ = [
     "IDLE",
     "REDUCING",
     "Algorithm",
+    "Forecast",
+    "Network",
+    "Nodes",
+    "Price",
     "Recv",
     "Report",
     "Round",
@@ -29,11 +35,13 @@ __all__ = [
     "factors",
     "find",
     "fold",
+    "forecast",
     "forward",
     "groups",
     "levels",
     "parallel",
     "power_of_two",
+    "price",
     "radix",
     "relabel",
     "renumber",

@@ -24,8 +24,9 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from .algebra import fold, forward, renumber, reverse, segment, then
-from .model import COLLECTIVES, Round, Schedule
+from .model import COLLECTIVES, REDUCING, Round, Schedule
 from .parameters import Arguments
+from .verify import verify
 
 Function = TypeVar("Function", bound=Callable[..., Iterable[Round] | Schedule])
 DERIVED = {
@@ -37,6 +38,7 @@ DERIVED = {
 }
 SEGMENTED = ("allreduce", "reduce", "bcast")  # in the others chunk r is rank r's: segments would need to know that
 Nodes = tuple[int, ...]  # the node of each rank
+PROVED_UP_TO = 128  # ranks up to which an algorithm of several levels is asked whether it keeps rank order
 _table: dict[tuple[str, str], Algorithm] = {}
 
 
@@ -56,6 +58,7 @@ class Algorithm:
     parameter: Callable[[str], Arguments] | None = None
     given: tuple[tuple[str, object], ...] = ()
     segments: int = 1
+    pipelined: bool = False
 
     def having(self, text: str) -> Algorithm:
         """The same algorithm with what stands behind the colon of a name. ValueError names it."""
@@ -72,12 +75,38 @@ class Algorithm:
         """The first line of the pattern's docstring."""
         return (self.pattern.__doc__ or "").strip().split("\n")[0]
 
-    def keeps_order(self, size: int) -> bool:
+    @property
+    def restrictions(self) -> tuple[str, ...]:
+        """What holds it back, in words: sizes that fold, operations that it must not be given, buffers it needs."""
+        folds = [size for size in range(2, 17) if not self.fits(size)]
+        found = []
+        if folds:
+            found.append(
+                "folds " + ("odd sizes" if folds[:2] == [3, 5] and 6 not in folds else "sizes not powers of 2")
+            )
+        if self.kind == "levels" and not self.ordered:
+            found.append("commutative operations, unless ranks are in the order of their nodes")
+        elif self.collective in REDUCING and not self.ordered:
+            found.append("commutative operations")
+        return tuple(found)
+
+    @property
+    def free_segments(self) -> bool:
+        """Whether the number of segments is open: a pipeline under its plain name."""
+        return self.pipelined and "@" not in self.name and self.collective in SEGMENTED
+
+    def in_segments(self, segments: int) -> Algorithm:
+        """The same algorithm pipelined: ``name@segments``."""
+        return replace(self, name=f"{self.name.partition('@')[0]}@{segments}", segments=segments)
+
+    def keeps_order(self, size: int, nodes: Nodes | None = None) -> bool:
         """Whether operands meet in rank order, so that an operation that does not commute is right.
 
         A reduce does so for root 0 and is forwarded from there. A folded reduce_scatter does not: the surplus rank
-        adds its own piece last.
+        adds its own piece last. On several levels it depends on the nodes, and the proof decides.
         """
+        if self.kind == "levels":
+            return size <= PROVED_UP_TO and _in_order(self, size, nodes)
         return self.ordered and (self.collective != "reduce_scatter" or self.fits(size))
 
     def schedule(self, size: int, root: int = 0, *, in_order: bool = False, nodes: Nodes | None = None) -> Schedule:
@@ -96,6 +125,14 @@ class Algorithm:
         except ValueError as error:
             raise ValueError(f"{self.name}: {error}") from None
         return built
+
+
+@lru_cache(maxsize=256)
+def _in_order(algorithm: Algorithm, size: int, nodes: Nodes | None) -> bool:
+    try:
+        return verify(algorithm.schedule(size, nodes=nodes)).in_order
+    except ValueError:  # it cannot run on these ranks at all, which is said elsewhere
+        return False
 
 
 @lru_cache(maxsize=1024)
@@ -142,11 +179,13 @@ def algorithm(
     source: str = "folklore",
     chunks: int = 1,
     parameter: Callable[[str], Arguments] | None = None,
+    pipelined: bool = False,
 ) -> Callable[[Function], Function]:
     """Register a pattern ``f(rank, size)`` (``f(rank, size, root)`` for a bcast) that yields rounds.
 
     ``name`` is the function's by default; ``allreduce`` another name for the allreduce made from it. ``fits`` says
-    which sizes the pattern takes; others are folded into the next smaller one. A name that is taken raises.
+    which sizes the pattern takes; others are folded into the next smaller one. ``pipelined``: worth cutting in
+    segments, whose number is chosen when it is run under its plain name. A name that is taken raises.
     """
 
     def register(function: Function) -> Function:
@@ -155,7 +194,7 @@ def algorithm(
             if (collective, own) in _table:
                 raise ValueError(f"{collective} {own!r} is registered twice")
             _table[collective, own] = Algorithm(
-                collective, own, kind, function, ordered, fits, home, source, chunks, parameter
+                collective, own, kind, function, ordered, fits, home, source, chunks, parameter, pipelined=pipelined
             )
         return function
 
@@ -186,7 +225,7 @@ def find(collective: str, name: str) -> Algorithm:
             raise ValueError(f"{name}@{segments}: {' and '.join(SEGMENTED)} can be segmented, {collective} cannot")
         if not segments.isdecimal() or int(segments) < 1:
             raise ValueError(f"{name}@{segments}: give a number of segments of at least 1")
-        return replace(find(collective, name), name=f"{name}@{segments}", segments=int(segments))
+        return find(collective, name).in_segments(int(segments))
     plain, colon, text = name.partition(":")
     if plain not in known:
         raise ValueError(f"{collective} has no algorithm {plain!r}; there are {', '.join(known)}")

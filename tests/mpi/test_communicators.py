@@ -37,6 +37,22 @@ def test_hundreds_of_communicators(comm):
     assert len(_states) == before
 
 
+@pytest.mark.parametrize("comm", [4], indirect=True)
+def test_a_communicator_that_is_freed_under_a_started_plan(comm):
+    half = comm.Split(comm.rank % 2)
+    plan = mpicoll.allreduce_init(np.ones(5), np.empty(5), None, half)
+    plan.start()
+    comm.Barrier()
+    half.Free()
+    for way in (plan, plan.start):
+        with pytest.raises(RuntimeError, match="is freed"):
+            way()
+    with pytest.raises(RuntimeError, match="is not started"):
+        plan.wait()
+    mpicoll.allreduce(np.ones(5), y := np.empty(5), None, comm)
+    assert (y == 4).all()
+
+
 @some
 def test_one_duplicate_a_communicator(comm):
     first = private(comm)

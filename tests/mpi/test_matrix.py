@@ -34,7 +34,7 @@ def test_auto(comm, collective):
         call = Call(comm, collective, count)
         call.once(turns=(0, 1))
         plan = call.plan()
-        assert plan.algorithm in [name for of, name in ALL if of == collective]
+        assert plan.algorithm.partition("@")[0].partition(":")[0] in [name for of, name in ALL if of == collective]
         assert plan.why.startswith("auto: ")
         plan.free()
 
