@@ -30,6 +30,8 @@ export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 export PRTE_MCA_rmaps_default_mapping_policy := :oversubscribe
 export OMPI_MCA_rmaps_base_oversubscribe := 1
+# Dozens of launches import the same modules: each would compile them anew.
+unexport PYTHONDONTWRITEBYTECODE
 # Eight test ranks on two cores: those that wait must let the others run.
 test: export OMPI_MCA_mpi_yield_when_idle := 1
 
@@ -38,7 +40,7 @@ bench: $(VENV)/ready
 	$(MPIRUN) -n $(NP) python -m mpicoll.bench $(ARGS)
 
 test: $(VENV)/ready
-	$(BIN)/python -m pytest tests --ignore=tests/mpi --timeout=600
+	$(BIN)/python -m pytest tests --ignore=tests/mpi --timeout=600 -n 2
 	$(BIN)/python tests/mpi/launch.py -n 8 --limit 900 -- $(MPIRUN)
 
 lint: $(VENV)/ready

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .schedule import REDUCING, Report, Schedule
-from .schedule.draw import contents, matrix
+from .schedule.draw import contents, matched, matrix
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,7 +73,7 @@ def _state(axes: Axes, schedule: Schedule, state: list, x: float, y: float, titl
     from matplotlib import colormaps
     from matplotlib.patches import Rectangle
 
-    shades, wide = colormaps["cividis_r"], WIDE / schedule.chunks
+    shades, wide = colormaps["cividis_r"], WIDE / (schedule.chunks + schedule.slots)
     reducing = schedule.collective in REDUCING
     numbered = max(schedule.size, schedule.chunks) <= NUMBERED
     axes.text(x, y - 0.75, title, fontsize=8)
@@ -91,14 +91,6 @@ def _state(axes: Axes, schedule: Schedule, state: list, x: float, y: float, titl
 
 
 def _messages(axes: Axes, step: tuple, x: float, y: float) -> None:
-    for rank, (sends, _) in enumerate(step):
-        for peer, chunks in sends:
-            recv = next(r for r in step[peer].recvs if r.peer == rank and list(r.chunks) == list(chunks))
-            style = {
-                "arrowstyle": "->",
-                "color": REDUCE if recv.reduce else COPY,
-                "lw": 0.8,
-                "shrinkA": 0,
-                "shrinkB": 0,
-            }
-            axes.annotate("", xy=(x + GAP - 0.12, y + peer), xytext=(x + 0.12, y + rank), arrowprops=style)
+    for rank, send, recv in matched(step):
+        style = {"arrowstyle": "->", "color": REDUCE if recv.reduce else COPY, "lw": 0.8, "shrinkA": 0, "shrinkB": 0}
+        axes.annotate("", xy=(x + GAP - 0.12, y + send.peer), xytext=(x + 0.12, y + rank), arrowprops=style)

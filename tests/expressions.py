@@ -12,6 +12,7 @@ def evaluate(schedule: Schedule) -> list[dict[int, object]]:
     """Run all ranks round by round; what each chunk of each rank ends as: a leaf, or (left, right)."""
     reducing = schedule.collective in REDUCING
     state = [{c: rank if reducing else c for c in schedule.inputs(rank)} for rank in range(schedule.size)]
+    k = schedule.chunks
     for rounds in zip(*schedule.programs(), strict=True):
         wire = defaultdict(list)
         for rank, (sends, _) in enumerate(rounds):
@@ -21,10 +22,10 @@ def evaluate(schedule: Schedule) -> list[dict[int, object]]:
             pieces = defaultdict(list)
             for recv in recvs:
                 message = wire[recv.peer, rank].pop(0)
-                assert [c for c, _ in message] == list(recv.chunks)
-                for c, tree in message:
+                assert [c % k for c, _ in message] == [c % k for c in recv.chunks]
+                for c, (_, tree) in zip(recv.chunks, message):
                     if recv.reduce:
-                        stands_left = recv.peer < rank if getattr(recv, "left", None) is None else recv.left
+                        stands_left = recv.peer <= rank if getattr(recv, "left", None) is None else recv.left
                         pieces[c].append((-1 if stands_left else 1, recv.peer, tree))
                     else:
                         state[rank][c] = tree

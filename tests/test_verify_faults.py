@@ -12,6 +12,11 @@ def made(programs, collective="allreduce", chunks=1, root=0):
     return Schedule(collective, "made", len(programs), chunks, lambda rank: programs[rank], root)
 
 
+def local(*moves):
+    """Local steps on rank 0: (from, to, whether it reduces)."""
+    return Round([Send(0, [a]) for a, _, _ in moves], [Recv(0, [b], reduces) for _, b, reduces in moves])
+
+
 def swap(rank, chunks=(0,), reduce=True):
     return Round([Send(rank ^ 1, list(chunks))], [Recv(rank ^ 1, list(chunks), reduce)])
 
@@ -88,7 +93,28 @@ FAULTS = {
     ),
     "a peer out of range": (made([[send(2, 0)], [IDLE]]), "no message can go between it and rank 2"),
     "a negative peer": (made([[take(-1, 0)], [IDLE]]), "no message can go between it and rank -1"),
-    "a message to oneself": (made([[swap(0)._replace(sends=[Send(0, [0])])], [swap(1)]]), "between it and rank 0"),
+    "a message to oneself beside others": (
+        made([[swap(0)._replace(sends=[Send(0, [0])])], [swap(1)]]),
+        "rank 0, round 0: local steps and messages in one round",
+    ),
+    "a message to oneself that nobody takes": (made([[send(0, 0)], [IDLE]]), "or one without its other end"),
+    "a local step reads what another writes": (
+        made([[local((0, 1, False), (1, 2, False))], [IDLE]]).but(slots=2),
+        "rank 0, round 0: a local step reads what another one writes",
+    ),
+    "a local step reads an empty slot": (
+        made([[local((1, 0, True))], [IDLE]]).but(slots=1),
+        "rank 0, round 0: a local step reads chunk 1 before it is there",
+    ),
+    "a local step folds into an empty slot": (
+        made([[local((0, 1, True))], [IDLE]]).but(slots=1),
+        "rank 0, round 0: chunk 1 is reduced with nothing of its own",
+    ),
+    "a local step into another chunk": (
+        made([[local((0, 1, False))], [IDLE]], chunks=2),
+        "rank 0, round 0: local step from [0] to [1]",
+    ),
+    "a slot out of range": (made([[local((0, 2, False))], [IDLE]]).but(slots=1), "chunks [2] are not of 0..1"),
     "a chunk out of range": (made([[IDLE], [take(0, 1)]]), "chunks [1] are not of 0..0"),
     "a negative chunk": (made([[IDLE], [take(0, -1)]]), "chunks [-1] are not of 0..0"),
     "an empty message": (made([[Round([Send(1, [])])], [take(0)]]), "chunks [] are not of 0..0"),

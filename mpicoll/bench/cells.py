@@ -31,6 +31,7 @@ class Cell:
     free: Callable[[], None] | None = None
     runs: str = ""
     reason: str = ""
+    identical: bool = True  # whether all ranks must have the same bits
 
     @property
     def name(self) -> str:
@@ -65,18 +66,19 @@ def baseline(case: Case, call: str) -> Cell:
     op = OPS[case.op]
     name, arguments = _library(case, op)
     if not isinstance(op, MPI.Op):
-        return Cell("mpi", "default", call, None, f"MPI has no operation {case.op}")
+        return Cell("mpi", "default", call, None, identical=False, why=f"MPI has no operation {case.op}")
     try:
         _probe(case, op)
     except Exception as error:  # the library's own refusal, in whatever class
-        return Cell("mpi", "default", call, None, f"{name} cannot: {str(error).splitlines()[0]}")
+        return Cell("mpi", "default", call, None, identical=False, why=f"{name} cannot: {str(error).splitlines()[0]}")
     if call == "call":
-        return Cell("mpi", "default", call, partial(getattr(case.comm, name), *arguments))
+        return Cell("mpi", "default", call, partial(getattr(case.comm, name), *arguments), identical=False)
     try:
         request = getattr(case.comm, f"{name}_init")(*arguments)
     except NotImplementedError:
-        return Cell("mpi", "default", call, None, f"this MPI has no {name}_init")
-    return Cell("mpi", "default", call, _Persistent(request.Start, request.Wait), free=request.Free)
+        return Cell("mpi", "default", call, None, identical=False, why=f"this MPI has no {name}_init")
+    run = _Persistent(request.Start, request.Wait)
+    return Cell("mpi", "default", call, run, free=request.Free, identical=False)
 
 
 class _Persistent:

@@ -14,7 +14,7 @@ from mpicoll.runtime.api import outlook
 from mpicoll.runtime.cut import SEGMENT_BYTES
 from mpicoll.runtime.ops import operation
 from mpicoll.runtime.private import private
-from mpicoll.schedule import REDUCING, Schedule, find, verify
+from mpicoll.schedule import REDUCING, Report, Schedule, find, verify
 
 from . import cells as ways
 from .case import OPS, Case, dtype_of
@@ -113,11 +113,12 @@ def _checked(comm: MPI.Intracomm, options: Namespace):
 
 
 @cache
-def _prove(schedule: Schedule) -> None:
+def _prove(schedule: Schedule) -> Report:
     """Nothing is timed before it is proved. ValueError: it is wrong."""
     report = verify(schedule)
     if not report.ok:
         raise ValueError(str(report))
+    return report
 
 
 def _all_agree(comm: MPI.Intracomm, make, errors):
@@ -156,14 +157,14 @@ def _cells(case: Case, options: Namespace, machine: Machine) -> list[Cell]:
     free = available_bytes() // ranks
     for name in options.algorithms:
         plan = outlook(case.collective, case.sendbuf, case.recv, OPS[case.op], case.root, name, comm)
-        if comm.size <= PROVED_UP_TO:
-            _prove(plan.schedule)
+        identical = comm.size > PROVED_UP_TO or _prove(plan.schedule).identical
         need = plan.scratch_bytes
         fits = comm.allreduce(need <= free, MPI.LAND)
         for call in ("plan", "call") if options.calls else ("plan",):
             if fits:
                 cells.append(ways.ours(case, name, call))
                 cells[-1].runs, cells[-1].reason = plan.schedule.algorithm, plan.why
+                cells[-1].identical = identical
             else:
                 need_gb, free_gb = comm.allreduce(need, MPI.MAX) / 1e9, comm.allreduce(free, MPI.MIN) / 1e9
                 why = f"needs {need_gb:.1f} GB of scratch a rank at {human(case.nbytes)}, {free_gb:.1f} GB are free"

@@ -49,14 +49,15 @@ class _Lowering(Places):
         super().__init__(layout)
         self.rank, self.cutter = rank, cutter
         self.pending: list[tuple[int, Slice]] = []  # sends started and not waited for
-        self.top = 0  # of the scratch memory in use in this round
         self.settled = False
         self.out = Lowered([])
 
     def run(self, program: Program) -> Lowered:
         self.foresee(program)
         for self.round, (sends, recvs) in enumerate(program):
-            if sends or recvs:
+            if sends and sends[0].peer == self.rank:
+                self._local(sends, recvs)
+            elif sends or recvs:
                 self._round(sends, recvs)
                 self.out.rounds += 1
         for request, _ in self.pending:
@@ -66,7 +67,7 @@ class _Lowering(Places):
         return self.out
 
     def _round(self, sends: Sequence[Send], recvs: Sequence[Recv]) -> None:
-        self.top = 0
+        self.top = 0  # of the scratch memory in use in this round
         sources = [(peer, at) for peer, chunks in sends for at in self._sources(chunks)]
         reducing = [recv for recv in recvs if recv.reduce]
         # A lone group of equal messages streams: its segments land in turns. Else all that comes is expected at once.
@@ -97,6 +98,20 @@ class _Lowering(Places):
                 self._copy(source, target)
         for recv in recvs:
             self.place.update((c, self.target(c) if recv.reduce else self.layout.home(c)) for c in recv.chunks)
+
+    def _local(self, sends: Sequence[Send], recvs: Sequence[Recv]) -> None:
+        """Steps in memory: nothing that one of them reads is written by another of the same round."""
+        for send, (_, chunks, reduces) in zip(sends, recvs):
+            for source, c in zip(send.chunks, chunks):
+                at, target = self.place[source], self.target(c) if reduces else self.layout.home(c)
+                if at.start < at.stop and not reduces:
+                    self._copy(at, target)
+                elif at.start < at.stop:
+                    self._free(target)
+                    self._step(Combine(at, self.place[c], target))
+                    if self.final(c):
+                        self._step(Final(target))
+                self.place[c] = target
 
     # -- what a round sends ------------------------------------------------------------------------------------------
 
@@ -274,7 +289,7 @@ class _Lowering(Places):
 
 
 class _Receives(NamedTuple):
-    """Units to fold, copies with what has to be unpacked from them, and all arrivals in the schedule's order."""
+    """Units to fold, copies with what to unpack from them, and all arrivals in the schedule's order."""
 
     units: list[_Unit]
     copies: list[tuple[_Arrival, list[tuple[Slice, Slice]]]]

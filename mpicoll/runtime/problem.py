@@ -35,13 +35,16 @@ class Problem:
     @property
     def nbytes(self) -> int:
         """Bytes of the whole vector (of an allgather's receive side, of a reduce_scatter's send side)."""
-        return self.edges[-1] * self.dtype.itemsize
+        return self.edges[self.schedule.chunks] * self.dtype.itemsize
 
     @property
     def work(self) -> int:
-        """Elements of working memory: a reduce away from the root and a reduce_scatter may not write the caller's."""
-        homes = {self.layout.home(c).memory for c in range(len(self.edges) - 1)}
-        return self.edges[-1] if WORK in homes else 0
+        """Elements of working memory: slots, and what may not be written in the caller's memory.
+
+        That is so in a reduce away from the root and in a reduce_scatter.
+        """
+        homes = map(self.layout.home, range(len(self.edges) - 1))
+        return max((home.stop for home in homes if home.memory == WORK), default=0)
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,9 @@ def problem(
     chosen, why = select(args.algorithm, call, tuning or default(), segment_bytes)
     schedule = chosen.schedule(size, root, in_order=not commutes, nodes=nodes)
     edges = _edges(args.counts, total, schedule.chunks, size)
+    for slot in range(schedule.slots):
+        c = slot % schedule.chunks
+        edges.append(edges[-1] + edges[c + 1] - edges[c])
     layout = _layout(schedule, rank, edges, in_place=send is None)
     return Problem(schedule, why, send, recv, data.dtype, op, edges, layout)
 
@@ -169,6 +175,8 @@ def _layout(schedule: Schedule, rank: int, edges: Sequence[int], in_place: bool)
         return first(SENDBUF, c) if own else whole(SENDBUF, c)
 
     def home(c: int) -> Slice:
+        if c >= schedule.chunks:
+            return Slice(WORK, edges[c] - edges[schedule.chunks], edges[c + 1] - edges[schedule.chunks])
         return whole(WORK if works else RECVBUF, c)
 
     def end(c: int) -> Slice | None:

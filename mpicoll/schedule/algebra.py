@@ -44,6 +44,8 @@ def then(first: Schedule, second: Schedule, collective: str) -> Schedule:
 
 def renumber(schedule: Schedule, chunks: int, become: Callable[[int], Sequence[int]]) -> Schedule:
     """Chunk c becomes the chunks ``become(c)`` of a vector cut in ``chunks``."""
+    if schedule.slots:
+        raise ValueError(f"{schedule.algorithm} keeps parts in scratch, and its chunks cannot be numbered anew")
 
     def new(old: Sequence[int]) -> list[int]:
         return [c for chunk in old for c in become(chunk)]
@@ -113,6 +115,8 @@ def segment(schedule: Schedule, segments: int, interval: int = 1) -> Schedule:
     """
     if segments < 1 or interval < 1:
         raise ValueError(f"{segments} segments at an interval of {interval}: both must be at least 1")
+    if schedule.slots and segments > 1:
+        raise ValueError(f"{schedule.algorithm} keeps parts in scratch, and is not cut in segments")
     chunks = schedule.chunks
 
     def rounds(rank: int) -> Iterator[Round]:

@@ -56,17 +56,19 @@ def count(schedule: Schedule, programs: Sequence[Program] | None = None) -> Coun
     """Count messages, bytes and reductions of all ranks; O(messages)."""
     programs = schedule.programs() if programs is None else programs
     ports, messages, sent, reduced = 0, [], [], []
-    for program in programs:
-        ports = max([ports, *(max(len(sends), len(recvs)) for sends, recvs in program)])
-        messages.append(sum(len(sends) for sends, _ in program))
-        sent.append(sum(len(send.chunks) for sends, _ in program for send in sends))
+    speaks = [False] * len(programs[0])  # rounds in which nobody does cost nothing
+    for rank, program in enumerate(programs):
+        leaving = [[send for send in sends if send.peer != rank] for sends, _ in program]
+        coming = [[recv for recv in recvs if recv.peer != rank] for _, recvs in program]
+        ports = max([ports, *map(len, leaving), *map(len, coming)])
+        speaks = [before or bool(sends) for before, sends in zip(speaks, leaving)]
+        messages.append(sum(map(len, leaving)))
+        sent.append(sum(len(send.chunks) for sends in leaving for send in sends))
         reduced.append(sum(len(recv.chunks) for _, recvs in program for recv in recvs if recv.reduce))
-    # Rounds in which nobody speaks cost nothing.
-    rounds = sum(any(any(row) for row in ranks) for ranks in zip(*programs))
     k = schedule.chunks
     return Counts(
         schedule,
-        rounds,
+        sum(speaks),
         ports,
         max(messages),
         sum(messages),

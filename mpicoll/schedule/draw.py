@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from .model import REDUCING, Schedule
+from .model import REDUCING, Recv, Round, Schedule, Send
 
 
 def contents(schedule: Schedule) -> list[list[list[frozenset[int] | None]]]:
@@ -15,25 +16,31 @@ def contents(schedule: Schedule) -> list[list[list[frozenset[int] | None]]]:
     state: list[list[frozenset[int] | None]] = [
         [
             (frozenset([rank]) if reducing else frozenset([c])) if c in schedule.inputs(rank) else None
-            for c in range(schedule.chunks)
+            for c in range(schedule.chunks + schedule.slots)
         ]
         for rank in range(schedule.size)
     ]
     states = [state]
     for rounds in zip(*programs):
         before, state = state, [list(row) for row in state]
-        sent = {
-            (rank, peer, tuple(chunks)): [before[rank][c] for c in chunks]
-            for rank, (sends, _) in enumerate(rounds)
-            for peer, chunks in sends
-        }
-        for rank, (_, recvs) in enumerate(rounds):
-            for peer, chunks, reduces in recvs:
-                for c, value in zip(chunks, sent[peer, rank, tuple(chunks)]):
-                    own = state[rank][c]
-                    state[rank][c] = own | value if reduces and own is not None and value is not None else value
+        for rank, send, recv in matched(rounds):
+            for source, target in zip(send.chunks, recv.chunks):
+                own, value = state[send.peer][target], before[rank][source]
+                both = recv.reduce and own is not None and value is not None
+                state[send.peer][target] = own | value if both else value  # type: ignore[operator]
         states.append(state)
     return states
+
+
+def matched(rounds: Sequence[Round]) -> Iterator[tuple[int, Send, Recv]]:
+    """The messages of a round: (from, send, receive); those of a pair meet in order."""
+    expected: dict[tuple[int, int], deque[Recv]] = defaultdict(deque)
+    for rank, (_, recvs) in enumerate(rounds):
+        for recv in recvs:
+            expected[recv.peer, rank].append(recv)
+    for rank, (sends, _) in enumerate(rounds):
+        for send in sends:
+            yield rank, send, expected[rank, send.peer].popleft()
 
 
 def steps(schedule: Schedule) -> Iterator[str]:
@@ -42,10 +49,9 @@ def steps(schedule: Schedule) -> Iterator[str]:
     yield from _state("start", states[0], schedule.size, reducing)
     for k, (rounds, state) in enumerate(zip(zip(*schedule.programs()), states[1:])):
         said = []
-        for rank, (sends, _) in enumerate(rounds):
-            for peer, chunks in sends:
-                recv = next(r for r in rounds[peer].recvs if r.peer == rank and list(r.chunks) == list(chunks))
-                said.append(f"{rank} {'+>' if recv.reduce else '->'} {peer}: {_ranges(chunks)}")
+        for rank, send, recv in matched(rounds):
+            into = "" if list(send.chunks) == list(recv.chunks) else f" into {_ranges(recv.chunks)}"
+            said.append(f"{rank} {'+>' if recv.reduce else '->'} {send.peer}: {_ranges(send.chunks)}{into}")
         yield ""
         yield from _wrapped(f"round {k + 1}", said)
         yield from _state("", state, schedule.size, reducing)
@@ -57,7 +63,8 @@ def matrix(schedule: Schedule) -> list[list[Fraction]]:
     for rank, program in enumerate(schedule.programs()):
         for sends, _ in program:
             for peer, chunks in sends:
-                table[rank][peer] += Fraction(len(chunks), schedule.chunks)
+                if peer != rank:
+                    table[rank][peer] += Fraction(len(chunks), schedule.chunks)
     return table
 
 

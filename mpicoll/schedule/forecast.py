@@ -88,7 +88,7 @@ def _load(
     reduced = 0
     for sends, recvs in program:
         both = [(0, send.peer, send.chunks) for send in sends] + [(1, recv.peer, recv.chunks) for recv in recvs]
-        for way, peer, moved in both:
+        for way, peer, moved in (message for message in both if message[1] != rank):
             inside = nodes is not None and nodes[peer] == nodes[rank]
             messages[way][inside] += 1
             chunks[way][inside] += len(moved)

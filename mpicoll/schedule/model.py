@@ -7,6 +7,10 @@ What a round means. Its sends read the state before the round. When its messages
 came for it: a copy replaces it; reductions fold every piece that came with the rank's own in the order of the ranks
 they came from (the own piece stands at its own rank), never in the order of arrival. Round k of one rank talks to
 round k of the others: all programs of a schedule have the same number of rounds, idle ones included.
+
+A schedule may have scratch: chunks from ``chunks`` on are *slots*, slot s as long as chunk s mod chunks, and nothing is
+in them at the start. A round in which ranks send only to themselves is one of *local steps*: copies and reductions in
+memory, what comes standing left of the own. They are no messages, and nobody waits.
 """
 
 from __future__ import annotations
@@ -59,6 +63,7 @@ class Schedule:
     chunks: int
     rounds_of: Callable[[int], Iterable[Round]]
     root: int = 0
+    slots: int = 0
 
     def program(self, rank: int) -> Program:
         """The rounds of one rank; cost O(its own messages)."""

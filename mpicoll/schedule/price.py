@@ -98,9 +98,10 @@ def shape(rank: int, step: Round, nodes: Sequence[int] | None) -> Shape:
     for recv in step.recvs:
         if recv.reduce:
             reduced += len(recv.chunks)
+    leaving = [send for send in step.sends if send.peer != rank]
     if nodes is None:
-        return Shape(tuple([(len(send.chunks), False) for send in step.sends]), reduced)
-    return Shape(tuple([(len(send.chunks), nodes[send.peer] == nodes[rank]) for send in step.sends]), reduced)
+        return Shape(tuple([(len(send.chunks), False) for send in leaving]), reduced)
+    return Shape(tuple([(len(send.chunks), nodes[send.peer] == nodes[rank]) for send in leaving]), reduced)
 
 
 def _alike(programs: Iterable[Iterable[Round]], size: int, nodes: Sequence[int] | None) -> list[Shape] | None:
@@ -114,11 +115,11 @@ def _alike(programs: Iterable[Iterable[Round]], size: int, nodes: Sequence[int] 
                 return None
             shapes.append(shape(rank, step, nodes))
             if first is None:
-                reached.append([0] * len(step.sends))
+                reached.append([0] * len(shapes[k].messages))
             elif shapes[k] != first[k]:
                 return None
             bits = reached[k]
-            for turn, send in enumerate(step.sends):
+            for turn, send in enumerate(step.sends if bits else ()):  # of local steps nobody is reached
                 bits[turn] |= 1 << send.peer
         first = first or shapes
     everyone = (1 << size) - 1
@@ -128,7 +129,7 @@ def _alike(programs: Iterable[Iterable[Round]], size: int, nodes: Sequence[int] 
 def _lockstep(clock: Price, alike: Shape, each: float, network: Network) -> Price:
     """The clock after a round in which all ranks do alike."""
     if not alike.messages:
-        return clock
+        return _locally(clock, alike.reduced * each, network)
     ends = [clock, clock]
     last = clock
     for chunks, inside in alike.messages:
@@ -164,15 +165,21 @@ def _walk(
         sending[source, inside] = receiving[peer, inside] = end
         ends[source] = max(end, ends.get(source, end))
         ends[peer] = max(end, ends.get(peer, end))
-    for rank, end in ends.items():
-        reduced = sum(len(recv.chunks) for recv in rounds[rank].recvs if recv.reduce)
-        clock[rank] = _through(end, reduced * each, network)
+    for rank, (_, recvs) in enumerate(rounds):
+        reduced = sum(len(recv.chunks) for recv in recvs if recv.reduce) * each
+        if rank in ends:
+            clock[rank] = _through(ends[rank], reduced, network)
+        else:
+            clock[rank] = _locally(clock[rank], reduced, network)
 
 
 def _in_turn(rounds: Sequence[Round]) -> list[tuple[int, int, int]]:
     """(from, to, chunks) of a round: every rank's first message, then every rank's second, ..."""
     turns = [
-        (i, rank, send.peer, len(send.chunks)) for rank, (sends, _) in enumerate(rounds) for i, send in enumerate(sends)
+        (i, rank, send.peer, len(send.chunks))
+        for rank, (sends, _) in enumerate(rounds)
+        for i, send in enumerate(sends)
+        if send.peer != rank
     ]
     turns.sort()
     return [turn[1:] for turn in turns]
@@ -186,6 +193,13 @@ def _after(begin: Price, nbytes: float, inside: bool, network: Network) -> Price
     if inside:
         return Price(seconds, (outer, inner + 1), (sent, sent_inside + nbytes), reduced, rounds)
     return Price(seconds, (outer + 1, inner), (sent + nbytes, sent_inside), reduced, rounds)
+
+
+def _locally(clock: Price, reduced: float, network: Network) -> Price:
+    """The clock after local steps: no message, and no round."""
+    if not reduced:
+        return clock
+    return clock._replace(seconds=clock.seconds + reduced * network.gamma, reduced=clock.reduced + reduced)
 
 
 def _through(end: Price, reduced: float, network: Network) -> Price:

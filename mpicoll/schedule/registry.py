@@ -56,9 +56,11 @@ class Algorithm:
     source: str
     chunks: int = 1
     parameter: Callable[[str], Arguments] | None = None
+    slots: Callable[[int], int] = lambda size: 0
     given: tuple[tuple[str, object], ...] = ()
     segments: int = 1
     pipelined: bool = False
+    identical: bool = True
 
     def having(self, text: str) -> Algorithm:
         """The same algorithm with what stands behind the colon of a name. ValueError names it."""
@@ -88,6 +90,8 @@ class Algorithm:
             found.append("commutative operations, unless ranks are in the order of their nodes")
         elif self.collective in REDUCING and not self.ordered:
             found.append("commutative operations")
+        if not self.identical:
+            found.append("other bits on each rank")
         return tuple(found)
 
     @property
@@ -155,7 +159,8 @@ def _build(algorithm: Algorithm, size: int, root: int, in_order: bool, nodes: No
     def rounds(rank: int) -> Iterable[Round]:
         return algorithm.pattern(rank, inner, *([root] if kind == "bcast" else []), **given)
 
-    pattern = Schedule(kind, algorithm.name, inner, inner if kind == "allgather" else algorithm.chunks, rounds, root)
+    pieces = inner if kind == "allgather" else algorithm.chunks
+    pattern = Schedule(kind, algorithm.name, inner, pieces, rounds, root, algorithm.slots(inner))
     if kind == "allgather" and collective != "allreduce":
         owner = {algorithm.home(rank, inner, **given): rank for rank in range(inner)}
         pattern = renumber(pattern, inner, lambda chunk: (owner[chunk],))
@@ -180,12 +185,15 @@ def algorithm(
     chunks: int = 1,
     parameter: Callable[[str], Arguments] | None = None,
     pipelined: bool = False,
+    slots: Callable[[int], int] = lambda size: 0,
+    identical: bool = True,
 ) -> Callable[[Function], Function]:
     """Register a pattern ``f(rank, size)`` (``f(rank, size, root)`` for a bcast) that yields rounds.
 
     ``name`` is the function's by default; ``allreduce`` another name for the allreduce made from it. ``fits`` says
     which sizes the pattern takes; others are folded into the next smaller one. ``pipelined``: worth cutting in
-    segments, whose number is chosen when it is run under its plain name. A name that is taken raises.
+    segments, whose number is chosen when it is run under its plain name. ``slots``: how many an allreduce needs on
+    ``size`` ranks. ``identical``: all ranks get the same bits. A name that is taken raises.
     """
 
     def register(function: Function) -> Function:
@@ -194,7 +202,10 @@ def algorithm(
             if (collective, own) in _table:
                 raise ValueError(f"{collective} {own!r} is registered twice")
             _table[collective, own] = Algorithm(
-                collective, own, kind, function, ordered, fits, home, source, chunks, parameter, pipelined=pipelined
+                *(collective, own, kind, function, ordered, fits, home, source, chunks, parameter),
+                pipelined=pipelined,
+                slots=slots,
+                identical=identical,
             )
         return function
 

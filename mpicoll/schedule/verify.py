@@ -12,8 +12,8 @@ in_order    leaves stand in rank order: operations that do not commute are right
 same_tree   all chunks have one tree: an element's bits do not depend on its position
 
 and that messages match in round, order and chunks, that no chunk which a round sends is overwritten by a copy in it,
-that nothing is sent before it is there, and that counts are not below what is possible (Chan et al. 2007; Patarasuk
-and Yuan 2009), which would mean that the counting is wrong.
+that nothing is sent before it is there, that local steps stand in rounds of their own, and that counts are not below
+what is possible (Chan et al. 2007; Patarasuk and Yuan 2009), which would mean that the counting is wrong.
 """
 
 from __future__ import annotations
@@ -105,6 +105,8 @@ class _Run:
         k = self.round[rank]
         sends, recvs = self.programs[rank][k]
         state = self.state[rank]
+        if any(send.peer == rank for send in sends) or any(recv.peer == rank for recv in recvs):
+            return self._local(rank, k)
         freed: list[int] = []
         if sends and recvs:
             copied = {c for recv in recvs if not recv.reduce for c in recv.chunks}
@@ -135,13 +137,35 @@ class _Run:
                 self.waiting[rank] += 1
         return freed if self.waiting[rank] else [*freed, rank]
 
+    def _local(self, rank: int, k: int) -> list[int]:
+        """Local steps: what they read goes where a message would arrive."""
+        sends, recvs = self.programs[rank][k]
+        state, where = self.state[rank], f"rank {rank}, round {k}"
+        read = {c for send in sends for c in send.chunks}
+        peers = {send.peer for send in sends} | {recv.peer for recv in recvs}
+        if peers != {rank} or len(sends) != len(recvs):
+            self.errors.append(f"{where}: local steps and messages in one round, or one without its other end")
+        elif read & {c for recv in recvs for c in recv.chunks}:
+            self.errors.append(f"{where}: a local step reads what another one writes")
+        elif missing := sorted(read - state.keys()):
+            self.errors.append(f"{where}: a local step reads chunk {missing[0]} before it is there")
+        for i, (send, recv) in enumerate(zip(sends, recvs)):
+            if self.errors or not self._sane(rank, k, rank, recv.chunks) or not self._same(send.chunks, recv.chunks):
+                self.errors.append(f"{where}: local step from {list(send.chunks)} to {list(recv.chunks)}")
+                return []
+            self.arrived[rank].append((i, rank, [state[c] for c in send.chunks]))
+        return [rank]
+
+    def _same(self, sent, wanted) -> bool:
+        """Whether two lists name the same chunks, in the vector or in slots."""
+        return [c % self.schedule.chunks for c in sent] == [c % self.schedule.chunks for c in wanted]
+
     def _sane(self, rank: int, k: int, peer: int, chunks) -> bool:
-        if not 0 <= peer < self.schedule.size or peer == rank:
+        if not 0 <= peer < self.schedule.size:
             self.errors.append(f"rank {rank}, round {k}: no message can go between it and rank {peer}")
-        elif not chunks or any(not 0 <= c < self.schedule.chunks for c in chunks):
-            self.errors.append(
-                f"rank {rank}, round {k}: chunks {list(chunks)} are not of 0..{self.schedule.chunks - 1}"
-            )
+        elif not chunks or any(not 0 <= c < self.schedule.chunks + self.schedule.slots for c in chunks):
+            last = self.schedule.chunks + self.schedule.slots - 1
+            self.errors.append(f"rank {rank}, round {k}: chunks {list(chunks)} are not of 0..{last}")
         return not self.errors
 
     def _meet(self, message, receive, freed: list[int], sender_waits: bool = False) -> None:
@@ -150,7 +174,7 @@ class _Run:
         where = f"{source} -> {target}"
         if k != k2:
             self.errors.append(f"{where}: sent in round {k}, received in round {k2}")
-        elif list(sent) != list(wanted):
+        elif not self._same(sent, wanted):
             self.errors.append(f"{where}, round {k}: chunks {list(sent)} sent, {list(wanted)} received")
         self.arrived[target].append((i, source, values))
         waiter = source if sender_waits else target
@@ -162,7 +186,7 @@ class _Run:
         """What came takes effect: copies replace, reductions fold in the order of the ranks they came from."""
         k = self.round[rank]
         recvs, state = self.programs[rank][k].recvs, self.state[rank]
-        pieces: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        pieces: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
         copied = set()
         for i, source, values in sorted(self.arrived[rank]):
             for c, value in zip(recvs[i].chunks, values):
@@ -172,16 +196,16 @@ class _Run:
                     copied.add(c)
                     state[c] = value
                 else:
-                    pieces[c].append((source, value))
+                    pieces[c].append((source, 0, value))
         self.arrived[rank].clear()
         for c, came in pieces.items():
             if c in copied or c not in state:
                 self.errors.append(f"rank {rank}, round {k}: chunk {c} is reduced with nothing of its own")
                 return
-            came.append((rank, state[c]))
-            came.sort()
-            tree = came[0][1]
-            for _, value in came[1:]:
+            came.append((rank, 1, state[c]))
+            came.sort(key=lambda piece: piece[:2])
+            tree = came[0][2]
+            for _, _, value in came[1:]:
                 tree = self.trees.join(tree, value)
             state[c] = tree
 

@@ -13,6 +13,7 @@ from mpicoll.schedule import COLLECTIVES, algorithms, bounds
 
 ALL = [(collective, name) for collective in COLLECTIVES for name in algorithms(collective)]
 NAMES = list(algorithms("allreduce"))
+IDENTICAL = [name for name, entry in algorithms("allreduce").items() if entry.identical]
 # One of each kind, for what does not depend on the schedule; test_matrix and test_bits run them all.
 KINDS = ["ring", "recursive_doubling", "rabenseifner", "direct", "one_shot", "binomial_tree", "linear"]
 GUARD = 3  # elements before and after recvbuf that nobody may touch
