@@ -97,6 +97,10 @@ FAULTS = {
         made([[swap(0)._replace(sends=[Send(0, [0])])], [swap(1)]]),
         "rank 0, round 0: local steps and messages in one round",
     ),
+    "a message to oneself behind others": (
+        made([[Round([Send(1, [0]), Send(0, [0])], [Recv(1, [0], True)])], [swap(1)]]),
+        "no message can go between it and rank 0",
+    ),
     "a message to oneself that nobody takes": (made([[send(0, 0)], [IDLE]]), "or one without its other end"),
     "a local step reads what another writes": (
         made([[local((0, 1, False), (1, 2, False))], [IDLE]]).but(slots=2),

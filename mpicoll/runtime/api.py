@@ -187,9 +187,13 @@ def _problem(args: Arguments, state: Private) -> Problem:
 
 
 def _lowered(task: Problem, state: Private) -> tuple[Lowered, int]:
-    """The steps of a problem and the bytes of working memory they need."""
-    cutter = Cutter(task.edges, task.dtype.itemsize, state.config.segment_bytes)
-    lowered = lower(task.schedule.program(state.rank), task.layout, state.rank, cutter)
+    """The steps of a problem and the bytes of working memory they need; other memory of the same shape finds them."""
+    key = task.schedule, tuple(task.edges), task.dtype.itemsize, task.send is None
+    lowered = state.lowered.get(key)
+    if lowered is None:
+        cutter = Cutter(task.edges, task.dtype.itemsize, state.config.segment_bytes)
+        lowered = lower(task.schedule.program(state.rank), task.layout, state.rank, cutter)
+        state.remember(key, lowered)
     return lowered, (lowered.scratch + task.work) * task.dtype.itemsize
 
 

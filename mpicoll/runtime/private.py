@@ -18,6 +18,7 @@ from . import tuning
 
 if TYPE_CHECKING:
     from .plan import Plan
+    from .steps import Lowered
 
 ONE_SHOT_TAG = 0  # one-shot calls end before they return and come in one order: one tag does for all of them
 CACHED_PLANS = 128
@@ -72,6 +73,7 @@ class Private:
         self.config = config
         self.nodes = nodes_of(self.comm)
         self.cache: dict[Any, Plan] = {}
+        self.lowered: dict[Any, Lowered] = {}
         self.plans: WeakSet[Plan] = WeakSet()
         self.live: set[int] = set()
         self.tag_limit = self.comm.Get_attr(MPI.TAG_UB) or 32767
@@ -90,6 +92,12 @@ class Private:
         self.cache[key] = plan
         if len(self.cache) > CACHED_PLANS:
             self.cache.pop(next(iter(self.cache))).free()
+
+    def remember(self, key: Any, lowered: Lowered) -> None:
+        """Keep the steps of a call for other buffers of the same kind; the oldest go."""
+        self.lowered[key] = lowered
+        if len(self.lowered) > CACHED_PLANS:
+            self.lowered.pop(next(iter(self.lowered)))
 
     def tag(self) -> int:
         """Agree on a tag that no live plan has, on any rank. Collective; costs messages only after a wrap."""

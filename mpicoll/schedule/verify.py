@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 from .cost import Counts, count
 from .model import REDUCING, Program, Schedule
@@ -78,6 +79,7 @@ class _Run:
         self.state: list[dict[int, int]] = [
             {c: rank if reducing else c for c in schedule.inputs(rank)} for rank in range(size)
         ]
+        self.last = schedule.chunks + schedule.slots - 1
         self.round = [-1] * size
         self.waiting = [0] * size  # messages of the current round that are not yet matched
         # Posted and not yet matched, per (from, to): positive side sends, the other receives.
@@ -105,14 +107,12 @@ class _Run:
         k = self.round[rank]
         sends, recvs = self.programs[rank][k]
         state = self.state[rank]
-        if any(send.peer == rank for send in sends) or any(recv.peer == rank for recv in recvs):
+        if (sends and sends[0].peer == rank) or (recvs and recvs[0].peer == rank):
             return self._local(rank, k)
         freed: list[int] = []
-        if sends and recvs:
-            copied = {c for recv in recvs if not recv.reduce for c in recv.chunks}
-            if copied:
-                for c in (c for send in sends for c in send.chunks if c in copied):
-                    self.errors.append(f"rank {rank}, round {k}: chunk {c} is sent and overwritten by a copy")
+        if sends and (copied := {c for recv in recvs if not recv.reduce for c in recv.chunks}):
+            for c in (c for send in sends for c in send.chunks if c in copied):
+                self.errors.append(f"rank {rank}, round {k}: chunk {c} is sent and overwritten by a copy")
         for peer, chunks in sends:
             missing = [c for c in chunks if c not in state]
             if missing or not self._sane(rank, k, peer, chunks):
@@ -150,7 +150,11 @@ class _Run:
         elif missing := sorted(read - state.keys()):
             self.errors.append(f"{where}: a local step reads chunk {missing[0]} before it is there")
         for i, (send, recv) in enumerate(zip(sends, recvs)):
-            if self.errors or not self._sane(rank, k, rank, recv.chunks) or not self._same(send.chunks, recv.chunks):
+            if (
+                self.errors
+                or not self._sane(rank, k, rank, recv.chunks, True)
+                or not self._same(send.chunks, recv.chunks)
+            ):
                 self.errors.append(f"{where}: local step from {list(send.chunks)} to {list(recv.chunks)}")
                 return []
             self.arrived[rank].append((i, rank, [state[c] for c in send.chunks]))
@@ -158,24 +162,24 @@ class _Run:
 
     def _same(self, sent, wanted) -> bool:
         """Whether two lists name the same chunks, in the vector or in slots."""
-        return [c % self.schedule.chunks for c in sent] == [c % self.schedule.chunks for c in wanted]
+        k = self.schedule.chunks
+        return sent == wanted or [c % k for c in sent] == [c % k for c in wanted]
 
-    def _sane(self, rank: int, k: int, peer: int, chunks) -> bool:
-        if not 0 <= peer < self.schedule.size:
+    def _sane(self, rank: int, k: int, peer: int, chunks, local: bool = False) -> bool:
+        if not 0 <= peer < self.schedule.size or (peer == rank) != local:
             self.errors.append(f"rank {rank}, round {k}: no message can go between it and rank {peer}")
-        elif not chunks or any(not 0 <= c < self.schedule.chunks + self.schedule.slots for c in chunks):
-            last = self.schedule.chunks + self.schedule.slots - 1
-            self.errors.append(f"rank {rank}, round {k}: chunks {list(chunks)} are not of 0..{last}")
+        elif not chunks or min(chunks) < 0 or max(chunks) > self.last:
+            self.errors.append(f"rank {rank}, round {k}: chunks {list(chunks)} are not of 0..{self.last}")
         return not self.errors
 
     def _meet(self, message, receive, freed: list[int], sender_waits: bool = False) -> None:
         k, source, values, sent = message
         k2, target, i, wanted = receive
-        where = f"{source} -> {target}"
         if k != k2:
-            self.errors.append(f"{where}: sent in round {k}, received in round {k2}")
+            self.errors.append(f"{source} -> {target}: sent in round {k}, received in round {k2}")
         elif not self._same(sent, wanted):
-            self.errors.append(f"{where}, round {k}: chunks {list(sent)} sent, {list(wanted)} received")
+            said = f"chunks {list(sent)} sent, {list(wanted)} received"
+            self.errors.append(f"{source} -> {target}, round {k}: {said}")
         self.arrived[target].append((i, source, values))
         waiter = source if sender_waits else target
         self.waiting[waiter] -= 1
@@ -186,7 +190,7 @@ class _Run:
         """What came takes effect: copies replace, reductions fold in the order of the ranks they came from."""
         k = self.round[rank]
         recvs, state = self.programs[rank][k].recvs, self.state[rank]
-        pieces: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
+        pieces: dict[int, list[tuple[int, int]]] = defaultdict(list)
         copied = set()
         for i, source, values in sorted(self.arrived[rank]):
             for c, value in zip(recvs[i].chunks, values):
@@ -196,16 +200,16 @@ class _Run:
                     copied.add(c)
                     state[c] = value
                 else:
-                    pieces[c].append((source, 0, value))
+                    pieces[c].append((source, value))
         self.arrived[rank].clear()
         for c, came in pieces.items():
             if c in copied or c not in state:
                 self.errors.append(f"rank {rank}, round {k}: chunk {c} is reduced with nothing of its own")
                 return
-            came.append((rank, 1, state[c]))
-            came.sort(key=lambda piece: piece[:2])
-            tree = came[0][2]
-            for _, _, value in came[1:]:
+            came.append((rank, state[c]))
+            came.sort(key=_source)  # stable: what a local step brings stands before the own
+            tree = came[0][1]
+            for _, value in came[1:]:
                 tree = self.trees.join(tree, value)
             state[c] = tree
 
@@ -213,6 +217,9 @@ class _Run:
         waits = [f"{a} waits to send to {b}" for (a, b), posted in self.sent.items() if posted]
         waits += [f"{b} waits for {a}" for (a, b), posted in self.expected.items() if posted]
         return f"deadlock in round {min(self.round[rank] for rank in stuck)}: " + "; ".join(sorted(waits)[:8])
+
+
+_source = itemgetter(0)
 
 
 def _judge(report: Report, run: _Run) -> None:

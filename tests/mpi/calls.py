@@ -94,15 +94,16 @@ class Call:
         where = f"{self.collective} by {self.algorithm}, {self.count} of {self.dtype} on {self.comm.size}"
         where += f", {self.in_place=}, {self.root=}"
         assert self.send.tobytes() == self.sent, f"sendbuf was written: {where}"
-        ends = np.r_[0:GUARD, GUARD + self.length : len(self.guarded)]
-        assert self.guarded[ends].tobytes() == self.frame[ends].tobytes(), f"written beside recvbuf: {where}"
+        for ends in (slice(GUARD), slice(GUARD + self.length, None)):
+            assert self.guarded[ends].tobytes() == self.frame[ends].tobytes(), f"written beside recvbuf: {where}"
         if self.recv is None:
             assert self.guarded.tobytes() == self.frame.tobytes()
         else:
             found, expected = self.recv[: self.result], self.expected(turn)
             if self.dtype.name == "bfloat16":  # NumPy does not know its NaN
                 found, expected = found.astype("f4"), expected.astype("f4")
-            np.testing.assert_array_equal(found, expected, where)
+            if not np.array_equal(found, expected):  # the other one takes a millisecond, and equals NaNs
+                np.testing.assert_array_equal(found, expected, where)
 
     @property
     def arguments(self) -> tuple[tuple, dict]:

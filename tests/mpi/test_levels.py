@@ -33,23 +33,24 @@ def counts(p: int) -> list[int]:
     return [0, 1, p + 1, 1003]
 
 
-@pytest.mark.parametrize("name", LEVELS)
 @pytest.mark.parametrize("comm", [2, 5, 8], indirect=True)
 @pytest.mark.parametrize("place", range(len(PLACES)))
-def test_two_levels(comm, name, place):
+def test_two_levels(comm, place):
     private(comm).nodes = tuple(map(PLACES[place], range(comm.size)))
     for count in counts(comm.size):
         call = Call(comm, "allreduce", count, in_place=count % 2 == 0)
-        call.once(name, turns=(0, 1))
-        call.planned(name, turns=(2,))
+        for name in LEVELS:
+            call.once(name, turns=(0, 1))
+            call.planned(name, turns=(2,))
 
 
 @pytest.mark.parametrize("comm", [3, 8], indirect=True)
-@pytest.mark.parametrize("name", FLAT)
-def test_pipelines_and_parameters(comm, name):
+def test_pipelines_and_parameters(comm):
     for count in counts(comm.size):
         for in_place in (False, True):
-            Call(comm, "allreduce", count, in_place=in_place).planned(name, turns=(0, 1))
+            call = Call(comm, "allreduce", count, in_place=in_place)
+            for name in FLAT:
+                call.planned(name, turns=(0, 1))
 
 
 @pytest.mark.parametrize("comm", [3, 8], indirect=True)
