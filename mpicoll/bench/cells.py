@@ -12,6 +12,7 @@ from mpi4py import MPI
 import mpicoll
 from mpicoll.runtime.plan import Plan
 
+from . import forced
 from .case import OPS, Case
 
 
@@ -32,12 +33,19 @@ class Cell:
     runs: str = ""
     reason: str = ""
     identical: bool = True  # whether all ranks must have the same bits
+    before: Callable[[], None] | None = None  # these two frame each call, outside the clock
+    after: Callable[[], None] | None = None
+
+    @property
+    def forced(self) -> bool:
+        """Whether it is one of the library's algorithms by name."""
+        return self.library == "mpi" and self.algorithm != "default"
 
     @property
     def name(self) -> str:
         """What the column is called."""
         if self.library == "mpi":
-            return "MPI" if self.call == "call" else "MPI persistent"
+            return f"MPI {self.algorithm}" if self.forced else "MPI" if self.call == "call" else "MPI persistent"
         return self.algorithm + (" call" if self.call == "call" else "")
 
 
@@ -79,6 +87,31 @@ def baseline(case: Case, call: str) -> Cell:
         return Cell("mpi", "default", call, None, identical=False, why=f"this MPI has no {name}_init")
     run = _Persistent(request.Start, request.Wait)
     return Cell("mpi", "default", call, run, free=request.Free, identical=False)
+
+
+def library_algorithms(case: Case) -> list[Cell]:
+    """Each of the library's own algorithms for this call, forced. Collective."""
+    op = OPS[case.op]
+    if not isinstance(op, MPI.Op):
+        return []
+    call, arguments = _library(case, op)
+    found = forced.names(call)
+    if not found:
+        return [Cell("mpi", "forced", "call", None, forced.why_none(call), identical=False)]
+    cells = []
+    for name in found:
+        why = forced.unfit(call, name, case.comm.size, case.count, case.dtype.itemsize)
+        if why:
+            cells.append(Cell("mpi", name, "call", None, why, identical=False))
+            continue
+        own = forced.force(case.comm, call, name)
+        if own is None:
+            why = "the library does not let it be forced"
+            cells.append(Cell("mpi", name, "call", None, why, identical=False))
+            continue
+        run = partial(getattr(own.comm, call), *arguments)
+        cells.append(Cell("mpi", name, "call", run, identical=False, before=own.before, after=own.after))
+    return cells
 
 
 class _Persistent:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import socket
+import subprocess
 from dataclasses import dataclass
 
 import mpi4py
@@ -14,27 +16,51 @@ from mpi4py import MPI
 from mpicoll.runtime.private import private
 
 SIZE_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS")
-# Launcher variables that explain a run; never the whole environment, which holds tokens.
+# Variables that explain a run; never the whole environment, which holds tokens.
 RECORDED = (
     *SIZE_VARIABLES,
-    "SLURM_JOB_ID",
-    "SLURM_JOB_NUM_NODES",
-    "SLURM_NTASKS_PER_NODE",
-    "SLURM_MPI_TYPE",
-    "MPICOLL_SEGMENT_BYTES",
-    "MPICOLL_CHECK",
-    "MPICOLL_TUNING",
+    *("SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_JOB_NUM_NODES", "SLURM_NTASKS_PER_NODE"),
+    *("SLURM_JOB_PARTITION", "SLURM_CLUSTER_NAME", "SLURM_CPUS_PER_TASK", "SLURM_MPI_TYPE", "SLURM_CPU_BIND"),
+    *("MPICOLL_SEGMENT_BYTES", "MPICOLL_CHECK", "MPICOLL_TUNING", "MPICOLL_TRANSPORT", "MPICOLL_DEBUG"),
+    *("OMPI_MCA_pml", "OMPI_MCA_btl", "OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_coll", "OMPI_MCA_mpi_yield_when_idle"),
+    *(
+        "OMPI_MCA_coll_tuned_use_dynamic_rules",
+        "OMPI_MCA_coll_tuned_dynamic_rules_filename",
+        "OMPI_MCA_coll_han_priority",
+    ),
+    *(
+        "OMPI_MCA_coll_tuned_allreduce_algorithm",
+        "PRTE_MCA_rmaps_default_mapping_policy",
+        "OMPI_MCA_btl_sm_backing_directory",
+    ),
+    *("UCX_TLS", "UCX_NET_DEVICES", "UCX_RNDV_THRESH", "UCX_RNDV_SCHEME", "UCX_MODULE_DIR", "UCX_MAX_RNDV_RAILS"),
+    *("UCX_IB_GPU_DIRECT_RDMA", "UCX_MEMTYPE_CACHE", "UCX_PROTO_ENABLE", "FI_PROVIDER", "FI_CXI_RX_MATCH_MODE"),
+    *("MPICH_GPU_SUPPORT_ENABLED", "MPICH_OFI_NIC_POLICY", "MPICH_ALLREDUCE_NO_SMP", "MPIR_CVAR_DEVICE_COLLECTIVES"),
+    *("MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM", "MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE", "MPIR_CVAR_ENABLE_GPU"),
+    *("I_MPI_ADJUST_ALLREDUCE", "I_MPI_FABRICS", "I_MPI_PIN_DOMAIN", "CUDA_VISIBLE_DEVICES", "NCCL_ALGO", "NCCL_PROTO"),
+    *("OMP_NUM_THREADS", "OMP_PLACES", "OMP_PROC_BIND", "OPENBLAS_NUM_THREADS"),
 )
+NODES = "/sys/devices/system/node"
+GOVERNOR = "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_governor"
 
 
 @dataclass(frozen=True)
 class Machine:
-    """``hosts``, ``nodes`` (0, 1, ... in order of appearance) and ``cores`` of each rank, in rank order."""
+    """``hosts``, ``nodes`` (0, 1, ... in order of appearance) and ``cores`` of each rank, in rank order.
+
+    ``hardware`` of each rank: its NUMA nodes, the model of its CPU, the governor of its first core.
+    """
 
     hosts: list[str]
     nodes: list[int]
     cores: list[list[int]]
     library: str
+    hardware: list[dict[str, object]]
+
+    def facts(self) -> list[dict[str, object]]:
+        """What the record says of each rank."""
+        columns = zip(self.hosts, self.nodes, self.cores, self.hardware)
+        return [{"host": host, "node": node, "cores": cores, **rest} for host, node, cores, rest in columns]
 
     @property
     def node_count(self) -> int:
@@ -54,11 +80,57 @@ class Machine:
 
 def survey(comm: MPI.Intracomm) -> Machine:
     """Ask every rank. Collective."""
-    told = comm.allgather((socket.gethostname(), sorted(os.sched_getaffinity(0))))
+    cores = sorted(os.sched_getaffinity(0))
+    told = comm.allgather((socket.gethostname(), cores, _hardware(cores)))
     library = " ".join(MPI.Get_library_version().split("\0")[0].split("\n")[0].split(",")[0].split()).replace(
         "Version: ", ""
     )
-    return Machine([host for host, _ in told], list(private(comm).nodes), [cores for _, cores in told], library)
+    hosts, all_cores, hardware = (list(column) for column in zip(*told))
+    return Machine(hosts, list(private(comm).nodes), all_cores, library, hardware)
+
+
+def _hardware(cores: list[int]) -> dict[str, object]:
+    """NUMA nodes, CPU model and governor, as far as they can be read."""
+    numa = []
+    for name in sorted(os.listdir(NODES)) if os.path.isdir(NODES) else ():
+        if re.fullmatch(r"node\d+", name) and _listed(_text(f"{NODES}/{name}/cpulist")) & set(cores):
+            numa.append(int(name[4:]))
+    model = re.search(r"^model name\s*: (.*)$", _text("/proc/cpuinfo"), re.MULTILINE)
+    governor = _text(GOVERNOR.format(cores[0])).strip() if cores else ""
+    return {"numa": numa, "cpu": model[1] if model else None, "governor": governor or None}
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def _listed(text: str) -> set[int]:
+    """The numbers of 0-3,8."""
+    found: set[int] = set()
+    for first, last in re.findall(r"(\d+)(?:-(\d+))?", text):
+        found |= set(range(int(first), int(last or first) + 1))
+    return found
+
+
+def source() -> dict[str, object] | None:
+    """Git revision of this package and whether its tree is clean; None outside a clone."""
+    here = os.path.dirname(__file__)
+
+    def git(*words: str) -> str | None:
+        try:
+            done = subprocess.run(["git", "-C", here, *words], capture_output=True, text=True, timeout=10, check=True)
+        except (OSError, subprocess.SubprocessError):
+            return None
+        return done.stdout.strip()
+
+    revision = git("rev-parse", "HEAD")
+    if revision is None or git("ls-files", "--error-unmatch", __file__) is None:
+        return None
+    return {"revision": revision, "clean": git("status", "--porcelain") == ""}
 
 
 def versions() -> dict[str, str]:
@@ -73,8 +145,8 @@ def versions() -> dict[str, str]:
     }
 
 
-def launcher_variables() -> dict[str, str]:
-    """The launcher variables of the white list that are set."""
+def environment() -> dict[str, str]:
+    """The variables of the white list that are set."""
     return {name: os.environ[name] for name in RECORDED if name in os.environ}
 
 

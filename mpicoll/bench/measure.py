@@ -1,18 +1,21 @@
-"""Check the cells of a case, then time them, interleaved iteration by iteration."""
+"""Check the cells of a case, then time them, interleaved iteration by iteration in an order shuffled anew each time."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 
 import numpy as np
 from mpi4py import MPI
 
+from . import sync
 from .case import Case
 from .cells import Cell
+from .statistics import Summary, summarize
 
-FEWEST, MOST = 10, 1000  # iterations when the time budget decides
+FEWEST, MOST = 10, 4000  # iterations when the interval and the budget decide
+BATCH = 20  # iterations between two looks at the intervals
 
 
 @dataclass
@@ -24,69 +27,116 @@ class Sample:
     wrong: int | None = None  # elements; None: not checked
 
     @property
+    def summary(self) -> Summary | None:
+        """What is said of the iterations; None when it did not run."""
+        return summarize(self.times_us)
+
+    @property
     def median_us(self) -> float | None:
         """The median over iterations."""
         return float(np.median(self.times_us)) if len(self.times_us) else None
 
-    @property
-    def p99_us(self) -> float | None:
-        """The 99th percentile over iterations."""
-        return float(np.percentile(self.times_us, 99)) if len(self.times_us) else None
+
+@dataclass(frozen=True)
+class Effort:
+    """How long a case is measured, and how. ``budget`` (seconds) ends it where ``iterations`` is None."""
+
+    iterations: int | None = None
+    warmup: int = 3
+    check: bool = True
+    budget: float = 1.0
+    seed: int = 1
+    start: str = "barrier"
+    skew: Mapping[int, float] = field(default_factory=dict)
 
 
-def measure(
-    case: Case, cells: Sequence[Cell], *, iterations: int | None, warmup: int, check: bool, budget: float, seed: int
-) -> list[Sample]:
-    """Samples of all cells. Collective. ``budget`` (seconds) sets the iterations where these are None."""
+def measure(case: Case, cells: Sequence[Cell], effort: Effort) -> list[Sample]:
+    """Samples of all cells. Collective. It ends when every median's interval is narrow, or the budget is spent."""
     samples = [Sample(cell) for cell in cells]
-    running = [sample for sample in samples if sample.cell.run is not None]
     digests = {}
-    if check:
-        for sample in running:
-            sample.wrong, digests[id(sample)] = _check(case, sample.cell)
-    started = perf_counter()
-    _iterate(case, running, warmup or (iterations is None), None)
-    spent = (perf_counter() - started) / max(1, warmup or (iterations is None))
-    if iterations is None:
-        iterations = case.comm.bcast(max(FEWEST, min(MOST, int(budget / max(spent, 1e-6)))))
-    times = _iterate(case, running, iterations, np.random.default_rng(seed))
-    case.comm.Allreduce(MPI.IN_PLACE, times, MPI.MAX)
+    if effort.check:
+        for sample in samples:
+            if sample.cell.run is not None:
+                sample.wrong, digests[id(sample)] = _check(case, sample.cell)
+    running = [sample for sample in samples if sample.cell.run is not None]
+    start = sync.make(effort.start, case.comm, effort.skew)
+    begun = perf_counter()
+    if effort.warmup:
+        _iterate(case, running, effort.warmup, None, start)
+    shuffle = np.random.default_rng(effort.seed)
+    times = np.empty((len(running), 0))
+    spent = 0.0
+    while more := _more(times, effort, spent):
+        batch = _iterate(case, running, more, shuffle, start)
+        case.comm.Allreduce(MPI.IN_PLACE, batch, MPI.MAX)
+        times = np.concatenate([times, batch], axis=1)
+        spent = case.comm.bcast(perf_counter() - begun)
     case.mend()  # who wrote to sendbuf while the clock ran cannot be told; each is checked again below
     for row, sample in zip(times, running):
         sample.times_us = row * 1e6
-        if check:
+        if effort.check:
             wrong, digest = _check(case, sample.cell)
             again = sample.cell.library == "mpi" or digest == digests[id(sample)]
             sample.wrong = max(sample.wrong or 0, wrong, case.comm.allreduce(0 if again else 1, MPI.MAX))
     return samples
 
 
-def _iterate(case: Case, running: Sequence[Sample], iterations: int, shuffle: np.random.Generator | None) -> np.ndarray:
+def _more(times: np.ndarray, effort: Effort, spent: float) -> int:
+    """Iterations of the next batch, 0 when it is enough. The same on all ranks."""
+    done = times.shape[1]
+    if effort.iterations is not None:
+        return effort.iterations - done
+    if done < FEWEST:
+        return FEWEST - done
+    if done >= MOST or spent >= effort.budget:
+        return 0
+    if all(summary.known for row in times if (summary := summarize(row * 1e6))):
+        return 0
+    rate = spent / done
+    return max(1, min(MOST - done, max(BATCH, done // 2), int((effort.budget - spent) / rate)))
+
+
+def _iterate(
+    case: Case,
+    running: Sequence[Sample],
+    iterations: int,
+    shuffle: np.random.Generator | None,
+    start: sync.Barrier | sync.Window,
+) -> np.ndarray:
     """Seconds of this rank, a row a cell. The order of cells is shuffled, in the same way on all ranks."""
     times = np.zeros((len(running), iterations))
-    runs = [sample.cell.run for sample in running]
+    cells = [sample.cell for sample in running]
     order = np.arange(len(running))
-    barrier = case.comm.Barrier
+    clock, restore, announce, go = sync.clock, case.restore, start.announce, start.go
     for i in range(iterations):
         if shuffle is not None:
             shuffle.shuffle(order)
         for k in order.tolist():
-            run = runs[k]
+            cell = cells[k]
+            run = cell.run
             assert run is not None
-            case.restore()  # repeated sums in place overflow
-            barrier()
-            begin = perf_counter()
+            restore()  # repeated sums in place overflow
+            announce()
+            if cell.before:
+                cell.before()
+            begin = go()
             run()
-            times[k, i] = perf_counter() - begin
+            times[k, i] = clock() - begin
+            if cell.after:
+                cell.after()
     return times
 
 
 def _check(case: Case, cell: Cell) -> tuple[int, int]:
-    """Run once on poisoned memory; (wrong elements over all ranks, hash of this rank's result)."""
+    """Run once on poisoned memory; (wrong elements over all ranks, hash of this rank's result).
+
+    A library's algorithm that refuses this call becomes a cell that says so.
+    """
     assert cell.run is not None
     case.poison()
     case.restore()
-    cell.run()
+    if not _tried(case, cell):
+        return 0, 0
     digest = case.digest()
     alike = True
     if case.collective in ("allreduce", "allgather", "bcast"):
@@ -97,3 +147,25 @@ def _check(case: Case, cell: Cell) -> tuple[int, int]:
     if case.mend() or (not alike and cell.identical):
         wrong = max(wrong, 1)
     return case.comm.allreduce(wrong), digest
+
+
+def _tried(case: Case, cell: Cell) -> bool:
+    """Run a cell; False when it is a forced algorithm that the library refuses."""
+    assert cell.run is not None
+    if not cell.forced:
+        cell.run()
+        return True
+    said = ""
+    if cell.before:
+        cell.before()
+    try:
+        cell.run()
+    except MPI.Exception as error:
+        said = str(error).strip().splitlines()[-1] or "refused"
+    finally:
+        if cell.after:
+            cell.after()
+    said = next((text for text in case.comm.allgather(said) if text), "")
+    if said:
+        cell.run, cell.why = None, f"the library refuses it here ({said})"
+    return not said

@@ -45,6 +45,17 @@ def at_least(least: int, what: type = int):
     return number
 
 
+def skew(text: str) -> dict[int, float]:
+    """Seconds by rank, from 3:1000,5:200 (microseconds)."""
+    found = {}
+    for part in text.split(","):
+        match = re.fullmatch(r"(\d+):(\d+(?:\.\d+)?)", part.strip())
+        if not match:
+            raise argparse.ArgumentTypeError(f"{text!r}: give ranks and microseconds, such as 3:1000,5:200")
+        found[int(match[1])] = float(match[2]) * 1e-6
+    return found
+
+
 class Parser(argparse.ArgumentParser):
     """One line for an error, from one rank, and the same exit status on all."""
 
@@ -81,12 +92,28 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     add("-d", "--dtype", choices=DTYPES, default="float32", metavar="TYPE", help=f"one of {', '.join(DTYPES)}")
     add("-o", "--op", choices=OPS, default="sum", metavar="OP", help=f"one of {', '.join(OPS)}")
     add("-r", "--root", type=at_least(0), default=0, help="root of a reduce or bcast (default 0)")
-    add("-J", "--json", metavar="FILE", help="write the run to a new file, as JSON Lines")
+    add(
+        "-J", "--json", metavar="FILE|DIR", help="write the run to a new file (in DIR: named by host, date, job, ranks)"
+    )
     add("--collective", choices=COLLECTIVES, default="allreduce", metavar="C", help=", ".join(COLLECTIVES))
     add("--algorithms", default="default", metavar="A,B|all|default", help="which of ours; auto too")
-    add("--baselines", choices=("default", "all", "none"), default="default", help="all: the persistent call too")
+    add(
+        "--baselines",
+        choices=("default", "all", "none"),
+        default="default",
+        help="all: the persistent call and each of the library's own algorithms, forced",
+    )
     add("--calls", action="store_true", help="our one-shot calls beside our plans")
     add("--in-place", action="store_true", help="MPI.IN_PLACE")
+    add("--format", choices=("table", "full", "csv"), default="table", help="full: as nccl-tests; default table")
+    add("--full", action="store_const", const="full", dest="format", help="the same as --format full")
+    add("--color", choices=("auto", "always", "never"), default="auto", help="of the table (default: on a terminal)")
+    add("--plot", metavar="FILE", help="draw the run into a new .png, .svg or .pdf")
+    add("--calibrate", action="store_true", help="ping-pong, exchange, reduction and copy too (always with -J)")
+    add("--sync", choices=("barrier", "window"), default="barrier", help="how an iteration starts (default barrier)")
+    add("--arrival-skew", type=skew, default={}, metavar="RANK:US,...", help="ranks that come late on purpose")
+    add("--launch", metavar="ID", help="a name for this launch, in the record: repeats are told from iterations")
+    add("--self-test", action="store_true", help="test the bench itself, and time nothing")
     add("--segment-bytes", type=size, metavar="SIZE", help="segments that long messages are cut in (default 1M)")
     add("--max-time", type=at_least(0, float), default=30.0, metavar="S", help="seconds for the sweep (default 30)")
     add("--seed", type=at_least(0), default=1, help="of the inputs and of the order of the cells (default 1)")
@@ -95,8 +122,15 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         parser.error(f"-e {options.max_bytes} is below -b {options.min_bytes}")
     if options.segment_bytes == 0:
         parser.error("--segment-bytes 0: a segment has at least one byte")
-    if options.json and os.path.exists(options.json):
-        parser.error(f"-J {options.json} exists: name a new file")
+    for flag, path in (("-J", options.json), ("--plot", options.plot)):
+        if path and os.path.isfile(path):
+            parser.error(f"{flag} {path} exists: name a new file")
+    if options.plot and os.path.splitext(options.plot)[1] not in (".png", ".svg", ".pdf"):
+        parser.error(f"--plot {options.plot}: name a .png, .svg or .pdf")
+    if options.format == "full" and options.in_place:
+        parser.error("--in-place: the full form has both ways side by side")
+    if options.format == "full" and options.collective == "bcast":
+        parser.error("--full: a bcast has one buffer, and no second way")
     if options.op != "sum" and options.collective not in REDUCING:
         parser.error(f"-o {options.op}: {options.collective} has no operation")
     try:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 import sys
+import threading
 from argparse import Namespace
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Any, TextIO
 
+from .calibrate import Calibration
 from .case import Case
-from .machine import Machine, launcher_variables, versions
+from .machine import Machine, environment, source, versions
 from .measure import Sample
 from .table import busbw_factor
 
@@ -18,40 +22,61 @@ SCHEMA = 1
 
 
 class Record:
-    """A run file that is being written, or nothing when there is none. Rank 0 alone has one."""
+    """A run file that is being written, or nothing when there is none. Only the rank that ``writes`` has one."""
 
-    def __init__(self, path: str | None, options: Namespace, machine: Machine) -> None:
-        self.file: TextIO | None = open(path, "x", encoding="utf-8") if path else None  # noqa: SIM115
-        self.options, self.machine = options, machine
-        self.write(
-            record="run",
-            schema=SCHEMA,
-            time=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            argv=options.argv,
-            versions=versions(),
-            mpi_library=machine.library,
-            size=len(machine.hosts),
-            ranks=[
-                {"rank": r, "host": host, "node": node, "cores": cores}
-                for r, (host, node, cores) in enumerate(zip(machine.hosts, machine.nodes, machine.cores))
-            ],
-            launcher=launcher_variables(),
-            platform=sys.platform,
-            sync="barrier",
-            seed=options.seed,
-        )
+    def __init__(self, options: Namespace, machine: Machine, timer_us: float, writes: bool) -> None:
+        size = len(machine.hosts)
+        self.lock = threading.Lock()  # a signal ends the file from another thread
+        self.file: TextIO | None = None
+        if options.json and writes:
+            self.path = named(options.json, size)
+            self.file = open(self.path, "x", encoding="utf-8")  # noqa: SIM115
+            # Only now: whether the tree is clean is asked of git.
+            self.write(
+                record="run",
+                schema=SCHEMA,
+                time=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+                argv=options.argv,
+                versions=versions(),
+                source=source(),
+                mpi_library=machine.library,
+                size=size,
+                ranks=[{"rank": rank, **facts} for rank, facts in enumerate(machine.facts())],
+                launcher=environment(),
+                platform=sys.platform,
+                kernel=os.uname().release,
+                sync=options.sync,
+                arrival_skew={str(rank): seconds * 1e6 for rank, seconds in options.arrival_skew.items()},
+                launch=options.launch,
+                timer_us=round(timer_us, 4),
+                seed=options.seed,
+            )
 
     def write(self, **fields: Any) -> None:
         """One line."""
-        if self.file:
-            self.file.write(json.dumps(fields, separators=(",", ":")) + "\n")
-            self.file.flush()
+        with self.lock:
+            if self.file:
+                self.file.write(json.dumps(fields, separators=(",", ":")) + "\n")
+                self.file.flush()
 
-    def samples(self, case: Case, samples: Sequence[Sample], segment_bytes: int) -> None:
+    def calibrations(self, found: Sequence[Calibration]) -> None:
+        """What the machine can do."""
+        for one in found:
+            self.write(
+                record="calibration",
+                kind=one.kind,
+                level=one.level,
+                nbytes=one.nbytes,
+                times_us=[round(t, 3) for t in one.times_us.tolist()],
+                median_us=_rounded(one.median_us),
+            )
+
+    def samples(self, case: Case, samples: Sequence[Sample], segment_bytes: int, options: Namespace) -> None:
         """The cells of one row; a cell that did not run says why."""
         size = case.comm.size
-        for sample in samples:
-            cell, median = sample.cell, sample.median_us
+        for sample in samples if self.file else ():
+            cell, summary = sample.cell, sample.summary
+            median = summary.median if summary else None
             algbw = case.nbytes / median / 1e3 if median else None
             self.write(
                 record="sample",
@@ -61,10 +86,10 @@ class Record:
                 asked=cell.algorithm,
                 reason=cell.reason or None,
                 size=size,
-                nodes=self.machine.node_count,
+                nodes=options.node_count,
+                root=case.root,
                 dtype=case.dtype.name,
-                op=case.op if case.collective not in ("allgather", "bcast") else None,
-                root=case.root if case.collective in ("reduce", "bcast") else None,
+                op=case.op,
                 count=case.count,
                 nbytes=case.nbytes,
                 in_place=case.in_place,
@@ -72,23 +97,42 @@ class Record:
                 transport="direct",
                 segment_bytes=segment_bytes if cell.library == "mpicoll" else None,
                 call=cell.call,
-                sync="barrier",
-                launch=None,
+                sync=options.sync,
+                launch=options.launch,
                 rounds=cell.rounds,
                 times_us=[round(t, 3) for t in sample.times_us.tolist()],
                 median_us=_rounded(median),
-                p99_us=_rounded(sample.p99_us),
+                low_us=_rounded(summary.low if summary else None),
+                high_us=_rounded(summary.high if summary else None),
+                p99_us=_rounded(summary.p99 if summary else None),
+                min_us=_rounded(summary.minimum if summary else None),
+                drift=_rounded(summary.drift if summary else None),
                 algbw_GBps=_rounded(algbw),
                 busbw_GBps=_rounded(None if algbw is None else algbw * busbw_factor(case.collective, size)),
                 wrong=sample.wrong,
                 skipped=cell.why or None,
             )
 
-    def end(self) -> None:
-        """The run came to its end."""
-        self.write(record="end", complete=True)
-        if self.file:
-            self.file.close()
+    def end(self, complete: bool, reason: str | None = None) -> None:
+        """The run came to its end, or was stopped; what comes later is not written."""
+        self.write(record="end", complete=complete, **({"reason": reason} if reason else {}))
+        with self.lock:
+            if self.file:
+                self.file.close()
+                self.file = None
+
+
+def named(path: str, size: int) -> str:
+    """The file to write: in a directory one named by host, date, job and ranks; never one that exists."""
+    if not os.path.isdir(path):
+        return path
+    job = next((os.environ[name] for name in ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID") if name in os.environ), "")
+    array = os.environ.get("SLURM_ARRAY_TASK_ID", "")
+    now = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S")
+    parts = [socket.gethostname(), now, *filter(None, (job, array)), f"p{size}"]
+    stem = os.path.join(path, "-".join(parts))
+    tries = (f"{stem}{f'-{i}' if i else ''}.jsonl" for i in range(1000))
+    return next((found for found in tries if not os.path.exists(found)), stem)
 
 
 def _rounded(value: float | None) -> float | None:

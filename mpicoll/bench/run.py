@@ -1,36 +1,33 @@
-"""One run: survey, refuse what cannot be, then row by row check, time, print, record."""
+"""One run: survey, refuse what cannot be, calibrate, then row by row check, time, print, record."""
 
 from __future__ import annotations
 
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Iterable
-from functools import cache
+from collections.abc import Sequence
+from itertools import pairwise
 
 from mpi4py import MPI
 
 from mpicoll.runtime.api import outlook
 from mpicoll.runtime.cut import SEGMENT_BYTES
-from mpicoll.runtime.ops import operation
 from mpicoll.runtime.private import private
-from mpicoll.schedule import REDUCING, Report, Schedule, find, verify
 
 from . import cells as ways
-from .case import OPS, Case, dtype_of
+from . import interrupt, sync
+from .calibrate import Calibration, bound_us, calibrate
+from .case import OPS, Case
 from .cells import Cell
-from .machine import Machine, available_bytes, singletons, survey, versions
-from .measure import measure
+from .checks import PROVED_UP_TO, RefusedError, all_agree, checked, memory, prove
+from .machine import Machine, available_bytes, singletons, survey
+from .measure import Effort, Sample, measure
 from .options import counts
-from .progress import Progress
 from .record import Record
-from .table import Table, human
+from .report import Output, sizes
+from .table import human
 
-PROVED_UP_TO = 128  # ranks; a proof takes seconds beyond
-
-
-class RefusedError(Exception):
-    """Options that cannot be run here: one line, on all ranks."""
+CALIBRATED_UP_TO = 16 << 20  # bytes of a vector; rates no longer change there
 
 
 def run(options: Namespace) -> int:
@@ -39,6 +36,13 @@ def run(options: Namespace) -> int:
     if options.segment_bytes:
         os.environ["MPICOLL_SEGMENT_BYTES"] = str(options.segment_bytes)
     try:
+        reason = singletons(comm.size)
+        if reason:
+            raise RefusedError(reason)
+        if options.self_test:
+            from .selftest import self_test
+
+            return self_test(comm)
         wrong = _run(comm, options)
     except RefusedError as error:
         if comm.rank == 0:
@@ -48,104 +52,57 @@ def run(options: Namespace) -> int:
 
 
 def _run(comm: MPI.Intracomm, options: Namespace) -> int:
-    reason = singletons(comm.size)
-    if reason:
-        raise RefusedError(reason)
-    dtype = _checked(comm, options)
+    dtype = checked(comm, options)
     machine = survey(comm)
+    options.node_count = machine.node_count
     rows = counts(options, dtype.itemsize)
-    _memory(comm, machine, max(rows) * dtype.itemsize)
-    record = _all_agree(comm, lambda: Record(options.json if comm.rank == 0 else None, options, machine), OSError)
+    memory(comm, machine, max(rows) * dtype.itemsize)
+    timer_us = _timer_us()
+    record = all_agree(comm, lambda: Record(options, machine, timer_us, comm.rank == 0), OSError)
+    interrupt.watch(comm.rank, record)
     config = private(comm).config
+    found: list[Calibration] = []
     budget = options.max_time / len(rows)
-    progress = Progress(comm.rank == 0, len(rows))
-    table, wrong, seen, auto = None, 0, set[str](), ""
+    if options.calibrate or options.json:
+        small = [n * dtype.itemsize for n in rows if n * dtype.itemsize <= CALIBRATED_UP_TO]
+        found = calibrate(comm, small, dtype) if small else []
+        record.calibrations(found)
+    output = Output(comm, options, machine, len(rows), bool(found))
+    wrong = 0
     for row, count in enumerate(rows):
-        progress.show(row, human(count * dtype.itemsize))
-        case = Case(comm, options.collective, dtype, options.op, options.root, count, options.in_place, options.seed)
-        cells = _cells(case, options, machine)
-        if table is None:
-            table = Table(cells, options.collective, comm.size)
-            progress.clear()
-            _say(comm, [*_header(options, machine, comm.size), *table.head()])
-        samples = measure(
-            case,
-            cells,
-            iterations=options.iterations,
-            warmup=options.warmup,
-            check=bool(options.check),
-            budget=budget,
-            seed=options.seed + row,
-        )
-        record.samples(case, samples, config.segment_bytes or SEGMENT_BYTES)
-        notes = {f"# {cell.name}: {cell.why}" for cell in cells if cell.why} - seen
-        seen |= notes
-        picked = {cell.name: cell for cell in cells if cell.algorithm == "auto" and cell.runs}
-        notes |= {f"# {name} runs {cell.runs} ({cell.reason})" for name, cell in picked.items() if cell.runs != auto}
-        auto = next((cell.runs for cell in picked.values()), auto)
-        progress.clear()
-        _say(comm, [*sorted(notes), table.row(case.nbytes, samples)])
-        wrong += sum(sample.wrong or 0 for sample in samples)
-        for cell in cells:
-            if cell.free:
-                cell.free()
-    record.end()
-    if wrong:
-        _say(comm, [f"# WRONG RESULTS: {wrong} elements; the columns are marked !"])
+        output.progress.show(row, human(count * dtype.itemsize))
+        both = (False, True) if options.format == "full" else (options.in_place,)
+        done: list[list[Sample]] = []
+        for in_place in both:
+            case = Case(comm, options.collective, dtype, options.op, options.root, count, in_place, options.seed)
+            cells = _cells(case, options, machine)
+            if row == 0 and not done:
+                error = sync.make(options.sync, comm, {}).error_us
+                output.head(cells, error, timer_us)
+            done.append(measure(case, cells, _effort(options, row, budget / len(both))))
+            record.samples(case, done[-1], config.segment_bytes or SEGMENT_BYTES, options)
+            for cell in cells:
+                if cell.free:
+                    cell.free()
+        output.row(case, done[0], done[-1], bound_us(found, options.collective, machine.nodes, case.nbytes))
+        wrong += sum(sample.wrong or 0 for samples in done for sample in samples)
+    output.end(wrong)
+    record.end(True)
+    if options.plot:
+        all_agree(comm, lambda: _plot(comm, options, machine, output, rows, dtype.itemsize), Exception)
     return wrong
 
 
-def _checked(comm: MPI.Intracomm, options: Namespace):
-    """The dtype, and the refusals that need MPI or the number of ranks."""
-    try:
-        dtype = dtype_of(options.dtype)
-        if options.collective in REDUCING:
-            operation(OPS[options.op], dtype)
-        if options.root >= comm.size:
-            raise ValueError(f"-r {options.root}: the ranks are 0..{comm.size - 1}")
-        root = options.root if options.collective in ("reduce", "bcast") else 0
-        for name in options.algorithms if comm.size <= PROVED_UP_TO else ():
-            if name != "auto":  # proved when it is known what that is
-                _prove(find(options.collective, name).schedule(comm.size, root, nodes=private(comm).nodes))
-    except (TypeError, ValueError, ImportError) as error:
-        raise RefusedError(error) from None
-    return dtype
-
-
-@cache
-def _prove(schedule: Schedule) -> Report:
-    """Nothing is timed before it is proved. ValueError: it is wrong."""
-    report = verify(schedule)
-    if not report.ok:
-        raise ValueError(str(report))
-    return report
-
-
-def _all_agree(comm: MPI.Intracomm, make, errors):
-    """What ``make`` gives; where it fails on one rank, a refusal on all."""
-    made, said = None, ""
-    try:
-        made = make()
-    except errors as error:
-        said = str(error)
-    said = next((text for text in comm.allgather(said) if text), "")
-    if said:
-        raise RefusedError(said)
-    return made
-
-
-def _memory(comm: MPI.Intracomm, machine: Machine, nbytes: int) -> None:
-    """Refuse vectors that do not fit: three a rank, and the references in higher precision."""
-    ranks = machine.nodes.count(machine.nodes[comm.rank])
-    needed = nbytes * 3 * ranks + nbytes * 4
-    free = available_bytes()
-    short = comm.allgather((needed > free, needed, free))
-    for host, (lacks, needed, free) in zip(machine.hosts, short):
-        if lacks:
-            raise RefusedError(
-                f"not enough memory on {host} for vectors of {human(nbytes)}: about {needed / 1e9:.1f} GB needed, "
-                f"{free / 1e9:.1f} GB free; lower -e"
-            )
+def _effort(options: Namespace, row: int, budget: float) -> Effort:
+    return Effort(
+        iterations=options.iterations,
+        warmup=options.warmup,
+        check=bool(options.check),
+        budget=budget,
+        seed=options.seed + row,
+        start=options.sync,
+        skew=options.arrival_skew,
+    )
 
 
 def _cells(case: Case, options: Namespace, machine: Machine) -> list[Cell]:
@@ -153,11 +110,13 @@ def _cells(case: Case, options: Namespace, machine: Machine) -> list[Cell]:
     comm, cells = case.comm, []
     calls = {"default": ["call"], "all": ["call", "persistent"], "none": []}[options.baselines]
     cells += [ways.baseline(case, call) for call in calls]
+    if options.baselines == "all":
+        cells += ways.library_algorithms(case)
     ranks = machine.nodes.count(machine.nodes[comm.rank])
     free = available_bytes() // ranks
     for name in options.algorithms:
         plan = outlook(case.collective, case.sendbuf, case.recv, OPS[case.op], case.root, name, comm)
-        identical = comm.size > PROVED_UP_TO or _prove(plan.schedule).identical
+        identical = comm.size > PROVED_UP_TO or prove(plan.schedule).identical
         need = plan.scratch_bytes
         fits = comm.allreduce(need <= free, MPI.LAND)
         for call in ("plan", "call") if options.calls else ("plan",):
@@ -172,26 +131,17 @@ def _cells(case: Case, options: Namespace, machine: Machine) -> list[Cell]:
     return cells
 
 
-def _header(options: Namespace, machine: Machine, size: int) -> Iterable[str]:
-    told = versions()
-    hosts = list(dict.fromkeys(machine.hosts))
-    nodes = f"{machine.node_count} node{'s' * (machine.node_count > 1)}"
-    op = f" {options.op}" if options.collective in REDUCING else ""
-    root = f", root {options.root}" if options.collective in ("reduce", "bcast") else ""
-    shared = machine.shared_cores()
-    yield f"# mpicoll {told['mpicoll']}, {machine.library}, " + ", ".join(
-        f"{name} {told[key]}" for name, key in (("mpi4py", "mpi4py"), ("Python", "python"), ("NumPy", "numpy"))
-    )
-    yield f"# {options.collective} {options.dtype}{op}{root}, {'in' if options.in_place else 'out of'} place"
-    yield f"# {size} rank{'s' * (size > 1)} on {nodes} ({', '.join(hosts[:4])}{', ...' * (len(hosts) > 4)})" + (
-        f": {shared}" if shared else ""
-    )
-    if size == 1:
-        yield "# one rank: nothing is sent, and busbw is 0"
-    yield "# microseconds: median over iterations of the slowest rank; * fastest; ! wrong result"
-    yield "# speed-up: MPI call / fastest of ours; GB/s: bus bandwidth of the fastest"
+def _timer_us() -> float:
+    """What two looks at the clock take: the least of many."""
+    looks = [sync.clock() for _ in range(1000)]
+    return min(b - a for a, b in pairwise(looks)) * 1e6
 
 
-def _say(comm: MPI.Intracomm, lines: Iterable[str]) -> None:
+def _plot(
+    comm: MPI.Intracomm, options: Namespace, machine: Machine, output: Output, rows: Sequence[int], itemsize: int
+) -> None:
     if comm.rank == 0:
-        print("\n".join(lines), flush=True)
+        from .plot import draw
+
+        title = f"{options.collective} {options.dtype}, {comm.size} ranks on {machine.node_count} node(s)"
+        draw(options.plot, output.series, f"{title}, {sizes(rows, itemsize)}, {machine.library}")

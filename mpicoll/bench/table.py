@@ -1,4 +1,4 @@
-"""The table for a person: a row a size, a column a way, the best one marked."""
+"""The table for a person: a row a size, a column a way, the best one marked; at most 100 columns wide."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ from collections.abc import Sequence
 
 from .cells import Cell
 from .measure import Sample
+from .statistics import apart
+
+WIDEST = 100
+FORCED, OURS = 25, 27  # columns for a name and a time
 
 
 def busbw_factor(collective: str, size: int) -> float:
@@ -32,50 +36,112 @@ def time(us: float) -> str:
 
 
 def _rate(value: float) -> str:
-    return f"{value:.0f}" if value >= 100 else f"{value:.2f}" if value >= 1 else f"{value:.4f}"
+    return f"{value:.0f}" if value >= 100 else f"{value:.2f}" if value >= 1 else f"{value:.3f}"
+
+
+Key = tuple[str, str, str]
+
+
+def key(cell: Cell) -> Key:
+    """What a column is known by from row to row."""
+    return cell.library, cell.algorithm, cell.call
 
 
 class Table:
-    """Prints rows as they come; the columns are known at the start."""
+    """Prints rows as they come; the columns are those of the first row.
 
-    def __init__(self, cells: Sequence[Cell], collective: str, size: int) -> None:
-        self.collective, self.size = collective, size
-        self.columns = [_title(cell) for cell in cells]
-        self.widths = [max(7, *(len(part) + 1 for part in title)) for title in self.columns]
+    Where they would be too wide, the fastest of ours and the fastest of the library's forced ones stand for all.
+    """
+
+    def __init__(self, cells: Sequence[Cell], collective: str, size: int, limit: bool, colour: bool = False) -> None:
+        self.collective, self.size, self.limit, self.colour = collective, size, limit, colour
+        self.forced = any(cell.forced for cell in cells)
+        shown = [cell for cell in cells if not cell.forced]
+        self.columns = {key(cell): _title(cell) for cell in shown}
+        self.widths = {k: max(7, *(len(part) + 1 for part in title)) for k, title in self.columns.items()}
+        ends = 21 + 9 * limit + (FORCED + 1) * self.forced
+        self.compact = 8 + sum(width + 1 for width in self.widths.values()) + ends > WIDEST
+        if self.compact:
+            self.columns = {k: title for k, title in self.columns.items() if k == ("mpi", "default", "call")}
+            self.widths = {k: self.widths[k] for k in self.columns}
 
     def head(self) -> list[str]:
         """The titles, over as many lines as the longest needs."""
-        deepest = max(len(title) for title in self.columns)
+        titles = [*self.columns.values()] or [[""]]
+        deepest = max(len(title) for title in titles)
         lines = []
         for i in range(deepest):
-            parts = [title[i - deepest + len(title)] if i >= deepest - len(title) else "" for title in self.columns]
-            middle = "".join(f"{part:>{width}} " for part, width in zip(parts, self.widths))
+            middle = "".join(
+                f"{title[i - deepest + len(title)] if i >= deepest - len(title) else '':>{self.widths[k]}} "
+                for k, title in self.columns.items()
+            )
             last = i == deepest - 1
-            ends = (f"{'bytes':>8} ", f"{'speed-up':>9} {'GB/s':>7} {'wrong':>5}") if last else (" " * 9, "")
-            lines.append(f"#{ends[0]}{middle}{ends[1]}".rstrip())
+            best = f"{'best MPI algorithm':>{FORCED}} " if self.forced and last else " " * (FORCED + 1) * self.forced
+            own = f"{'fastest of ours':>{OURS}} " if self.compact and last else " " * (OURS + 1) * self.compact
+            ends = f"{'speed-up':>8} {'GB/s':>6}{' of limit' if self.limit else ''} {'wrong':>5}" if last else ""
+            lines.append(f"#{'bytes' if last else '':>6} {middle}{best}{own}{ends}".rstrip())
         return lines
 
-    def row(self, nbytes: int, samples: Sequence[Sample]) -> str:
-        """One size: medians, the best marked with *, the best of ours against MPI's call, its bus bandwidth."""
-        medians = [sample.median_us for sample in samples]
-        timed = [m for m in medians if m is not None]
-        best = min(timed, default=None)
-        cells = ""
-        for sample, median, width in zip(samples, medians, self.widths):
-            text = "-" if median is None else time(median)
-            mark = "!" if sample.wrong else "*" if median is not None and median == best else " "
-            cells += f"{text:>{width}}{mark}"
-        mpi = next((s.median_us for s in samples if s.cell.library == "mpi" and s.cell.call == "call"), None)
-        own = min((s.median_us for s in samples if s.cell.library == "mpicoll" and s.median_us), default=None)
-        ratio = f"{mpi / own:.2f}x" if mpi and own else "-"
-        busbw = _rate(busbw_factor(self.collective, self.size) * nbytes / best / 1e3) if best else "-"
+    def row(self, nbytes: int, samples: Sequence[Sample], bound: float | None = None) -> str:
+        """One size: medians, the best marked with *, those that cannot be told from it with ≈.
+
+        Then the best of ours against MPI's call, its bus bandwidth, and how much of the bound that is.
+        """
+        timed = {key(s.cell): (s, summary) for s in samples if (summary := s.summary)}
+        ours = min((pair for k, pair in timed.items() if k[0] == "mpicoll"), key=_median, default=None)
+        forced = min((pair for pair in timed.values() if pair[0].cell.forced), key=_median, default=None)
+        shown = [timed.get(k) for k in self.widths] + [forced] * self.forced + [ours] * self.compact
+        best = min(filter(None, shown), key=_median, default=None)
+        texts = [
+            f"{'-' if pair is None else time(pair[1].median):>{width}}"
+            for pair, width in zip(shown, self.widths.values())
+        ]
+        if self.forced:
+            texts.append(f"{_named(forced, FORCED):>{FORCED}}")
+        if self.compact:
+            texts.append(f"{_named(ours, OURS):>{OURS}}")
+        cells = "".join(self._painted(text, _mark(pair, best)) for text, pair in zip(texts, shown))
+        mpi = timed.get(("mpi", "default", "call"))
+        ratio = f"{mpi[1].median / ours[1].median:.2f}x" if mpi and ours and ours[1].median else "-"
+        rated = ours or best
+        busbw = _rate(busbw_factor(self.collective, self.size) * nbytes / rated[1].median / 1e3) if rated else "-"
+        limit = ""
+        if self.limit:
+            limit = f" {bound / rated[1].median * 100:>7.0f}%" if bound and rated else f" {'-':>8}"
         checked = [s.wrong for s in samples if s.wrong is not None]
         wrong = str(sum(checked)) if checked else "?"
-        return f" {human(nbytes):>8} {cells}{ratio:>9} {busbw:>7} {wrong:>5}"
+        return f" {human(nbytes):>6} {cells}{ratio:>8} {busbw:>6}{limit} {wrong:>5}"
+
+    def _painted(self, text: str, mark: str) -> str:
+        colours = {"*": "\033[1;32m", "!": "\033[1;31m"}
+        return f"{colours[mark]}{text}{mark}\033[0m" if self.colour and mark in colours else text + mark
+
+
+def _mark(pair: tuple | None, best: tuple | None) -> str:
+    if pair is None or best is None:
+        return " "
+    if pair[0].wrong:
+        return "!"
+    return "*" if pair is best else " " if apart(pair[1], best[1]) else "≈"
+
+
+def _median(pair: tuple) -> float:
+    return pair[1].median
+
+
+def _named(pair: tuple | None, width: int) -> str:
+    """A name, cut where it must be, and its time."""
+    if pair is None:
+        return "-"
+    name, us = pair[0].cell.runs or pair[0].cell.algorithm, time(pair[1].median)
+    room = width - len(us) - 1
+    return f"{name if len(name) <= room else name[: room - 1] + '…'} {us}"
 
 
 def _title(cell: Cell) -> list[str]:
     if cell.library == "mpi":
         return ["MPI", "persist."] if cell.call == "persistent" else ["MPI", "call"]
-    words = cell.algorithm.split("_") + (["call"] if cell.call == "call" else [])
+    words = cell.algorithm.replace("rabenseifner", "raben-_seifner").split("_") + (
+        ["call"] if cell.call == "call" else []
+    )
     return [word if len(word) <= 12 else word[:12] for word in words]
