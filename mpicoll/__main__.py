@@ -24,6 +24,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     shared.add_argument(
         "-c", "--collective", default="allreduce", choices=COLLECTIVES, metavar="C", help=", ".join(COLLECTIVES)
     )
+    shared.add_argument(
+        "--nodes", type=int, metavar="Q", help="ranks a node, for algorithms of two levels (default: all)"
+    )
     table = commands.add_parser("list", parents=[shared], help="algorithms with what they cost and promise")
     table.add_argument("-p", "--ranks", type=int, default=8, help="ranks to count for (default 8)")
     picture = commands.add_parser("show", parents=[shared], help="the rounds of one algorithm, drawn in text")
@@ -31,7 +34,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     picture.add_argument("-p", "--ranks", type=int, default=4, help="ranks (default 4)")
     picture.add_argument("-r", "--root", type=int, default=0, help="root of a reduce or bcast (default 0)")
     picture.add_argument("--matrix", action="store_true", help="how much goes from each rank to each, in vectors")
-    picture.add_argument("--nodes", type=int, metavar="Q", help="ranks a node, for algorithms of two levels")
     picture.add_argument("--png", metavar="FILE", help="draw it into a new file too")
     picture.add_argument("--svg", metavar="FILE", help="draw it into a new file too")
     proof = commands.add_parser("verify", parents=[shared], help="prove algorithms")
@@ -65,7 +67,7 @@ def _list(options: argparse.Namespace) -> int:
         ("algorithm", "rounds", "messages", "sent", "reduced", "promises", "restrictions", "source")
     ]
     for name, algorithm in algorithms(options.collective).items():
-        report = verify(algorithm.schedule(options.ranks))
+        report = verify(algorithm.schedule(options.ranks, nodes=_nodes(options, options.ranks)))
         counts = report.counts
         if counts is None:
             raise ValueError(str(report))
@@ -84,8 +86,7 @@ def _list(options: argparse.Namespace) -> int:
 
 def _show(options: argparse.Namespace) -> int:
     algorithm = find(options.collective, options.algorithm)
-    nodes = tuple(rank // (options.nodes or options.ranks) for rank in range(options.ranks))
-    schedule = algorithm.schedule(options.ranks, options.root, nodes=nodes)
+    schedule = algorithm.schedule(options.ranks, options.root, nodes=_nodes(options, options.ranks))
     report = verify(schedule)
     for path in filter(None, (options.png, options.svg)):
         _draw(path, "png" if path == options.png else "svg", schedule, report, algorithm, options.matrix)
@@ -118,7 +119,7 @@ def _verify(options: argparse.Namespace) -> int:
     for name in names:
         algorithm = find(options.collective, name)
         begun = time.perf_counter()
-        reports = [verify(algorithm.schedule(size)) for size in options.sizes]
+        reports = [verify(algorithm.schedule(size, nodes=_nodes(options, size))) for size in options.sizes]
         faults = [report for report in reports if not report.ok]
         failed += len(faults)
         held = [words for field, words in WORDS.items() if all(getattr(report, field) for report in reports)]
@@ -129,6 +130,12 @@ def _verify(options: argparse.Namespace) -> int:
         for report in faults:
             print(f"  {report}")
     return 1 if failed else 0
+
+
+def _nodes(options: argparse.Namespace, size: int) -> tuple[int, ...]:
+    if options.nodes is not None and options.nodes < 1:
+        raise ValueError(f"--nodes {options.nodes}: at least one rank a node")
+    return tuple(rank // (options.nodes or size) for rank in range(size)) if size > 0 else ()
 
 
 def _number(value: Fraction) -> str:

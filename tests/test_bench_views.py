@@ -16,9 +16,11 @@ import pytest
 from launching import ROOT, mpirun
 
 from mpicoll.bench.record import named
+from mpicoll.bench.score import load
+from mpicoll.schedule import find, verify
 
 BENCH = ("-m", "mpicoll.bench")
-SHORT = ("-e", "8K", "-f", "32", "-n", "5")
+SHORT = ("-e", "8K", "-f", "32", "-n", "9")
 
 
 def rows(path) -> list[dict]:
@@ -46,6 +48,10 @@ def test_the_librarys_own_algorithms_stand_beside_ours(tmp_path):
         assert not row["wrong"]
     large = [row for row in samples if row["nbytes"] > 1000 and row["algorithm"] in ("ring", "recursive_doubling")]
     assert all(row["times_us"] for row in large)
+    # What is recorded is the schedule's, not what one rank does of it.
+    for row in rows(path):
+        if row.get("library") == "mpicoll":
+            assert row["rounds"] == verify(find("allreduce", row["algorithm"]).schedule(4)).counts.rounds
     # Two elements on four ranks: both libraries would run something else under the name of their reduce-scatter.
     small = {row["algorithm"]: row for row in samples if row["nbytes"] == 8}
     replaced = small.get("rabenseifner") or small["reduce_scatter_allgather"]
@@ -75,6 +81,35 @@ def test_a_forced_algorithm_is_the_one_it_is_called():
     assert int(said[3]) >= 6
 
 
+@pytest.mark.parametrize(
+    "flags", [("-c", "0"), ("-d", "bfloat16"), ("-o", "avg"), ("-d", "bool", "-o", "lor")], ids=" ".join
+)
+def test_baselines_that_the_library_refuses_are_told_and_left_out(flags):
+    done = mpirun(4, *BENCH, "-e", "64", "-n", "9", "--baselines", "all", *flags)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "fastest of ours" in done.stdout
+
+
+def test_zero_bytes_are_not_calibrated(tmp_path):
+    path = tmp_path / "run.jsonl"
+    done = mpirun(3, *BENCH, "-b", "0", "-e", "64", "-n", "9", "--algorithms", "ring,auto", "-J", str(path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert min(row["nbytes"] for row in rows(path) if row["record"] == "calibration") == 4
+
+
+def test_score_keeps_auto_apart_and_reads_a_cut_file(tmp_path):
+    path = tmp_path / "run.jsonl"
+    done = mpirun(2, *BENCH, *SHORT, "--algorithms", "ring,auto", "-J", str(path))
+    assert done.returncode == 0, done.stderr
+    text = path.read_text()
+    (tmp_path / "cut.jsonl").write_text(text[: text.index('{"record":"end"') - 20])
+    command = [sys.executable, "-m", "mpicoll.bench.score", str(path), str(tmp_path / "cut.jsonl")]
+    scored = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
+    assert scored.stdout.count("x ") >= 2
+    times = load(str(path))
+    assert all({name for _, name, _ in row} == {"default", "ring", "auto"} for row in times.values())
+
+
 def test_csv():
     done = mpirun(3, *BENCH, *SHORT, "--format", "csv", "--algorithms", "ring,auto", "--baselines", "all")
     assert done.returncode == 0, done.stderr
@@ -84,7 +119,7 @@ def test_csv():
         assert None not in row, row
         if row["median_us"]:
             assert float(row["low_us"]) <= float(row["median_us"]) <= float(row["high_us"])
-            assert (row["iterations"], row["wrong"], row["why"]) == ("5", "0", "")
+            assert (row["iterations"], row["wrong"], row["why"]) == ("9", "0", "")
         else:
             assert row["why"]
     assert {row["asked"] for row in table if row["library"] == "mpicoll"} == {"ring", "auto"}

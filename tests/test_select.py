@@ -68,6 +68,19 @@ def test_what_is_measured_goes_before_what_is_predicted():
     assert chosen(10, commutes=False, known=known)[0].name != "ring"
 
 
+def test_what_cannot_run_on_these_ranks_is_passed_over():
+    rows = [
+        {"collective": "allreduce", "size": 8, "ranks_per_node": 8, "algorithms": [[0, "radix_k:2x3"], [64, "chain"]]}
+    ]
+    known = tuning.parse({**MANY, "candidates": {"allreduce": ["radix_k:2x2", "ring"]}, "measured": rows})
+    assert chosen(8, known=known)[0].name == "ring"
+    assert chosen(1 << 24, known=known)[0].name.startswith("chain@")
+    assert chosen(8, (0,) * 4, known=known)[0].name == "radix_k:2x2"
+    assert chosen(8, (0,) * 5, known=known)[0].name == "ring"
+    with pytest.raises(ValueError, match="none of radix_k:2x2 can run"):
+        chosen(8, (0,) * 5, known=tuning.parse({**MANY, "candidates": {"allreduce": ["radix_k:2x2"]}}))
+
+
 def test_a_pipeline_asked_for_by_its_plain_name_gets_its_segments():
     found, why = chosen(16 << 20, name="chain")
     assert found.segments > 1
@@ -110,6 +123,7 @@ def test_the_default_names_what_there_is():
         ({"candidates": {"allreduce": ["rung"]}}, "'rung'"),
         ({"candidates": {"scan": ["ring"]}}, "'scan'"),
         ({"candidates": {"allreduce": []}}, "candidates of allreduce"),
+        ({"candidates": {"allreduce": ["census"]}}, "census gives each rank other bits"),
         ({"measured": 3}, '"measured" is 3'),
         ({"measured": [{}]}, "lacks algorithms"),
         ({"speed": 1}, "'speed'"),

@@ -36,13 +36,13 @@ class Calibration:
 
 
 def calibrate(comm: MPI.Intracomm, sizes: Sequence[int], dtype: np.dtype) -> list[Calibration]:
-    """Measure all kinds at all sizes. Collective. Buffers of twice the largest size a rank."""
+    """Measure all kinds at all sizes (above 0). Collective. Buffers of twice the largest size a rank."""
     state = private(comm)
     found = []
-    for level, after, before in _partners(state.nodes, comm.rank):
+    for level, after, before, pair in _partners(state.nodes, comm.rank):
         for nbytes in sizes:
-            for kind, make in (("pingpong", _pingpong), ("exchange", _exchange)):
-                run, requests = make(state.comm, nbytes, after, before)
+            for kind, make, ends in (("pingpong", _pingpong, pair), ("exchange", _exchange, (after, before))):
+                run, requests = make(state.comm, nbytes, *ends)
                 times = _time(comm, run)
                 found.append(Calibration(kind, level, nbytes, times * (0.5e6 if kind == "pingpong" else 1e6)))
                 for request in requests:
@@ -55,10 +55,10 @@ def calibrate(comm: MPI.Intracomm, sizes: Sequence[int], dtype: np.dtype) -> lis
 
 
 def bound_us(found: Sequence[Calibration], collective: str, nodes: Sequence[int], nbytes: int) -> float | None:
-    """No algorithm of messages can be faster than this, by what was measured; None where nothing was.
+    """An estimate of what messages allow, by what was measured; None where nothing was.
 
-    The latest of: ceil(log2 p) of the smallest exchange; the bytes that must leave the busiest rank of each level, at
-    the rate of the exchange of that size, with the reductions that cannot overlap them.
+    The latest of, on each level: ceil(log2 ranks) of the smallest exchange; the bytes that must leave a rank at the
+    rate of the exchange of that size, and the reductions one after the other with them.
     """
     p, n = len(nodes), max(nodes) + 1
     if p == 1:
@@ -91,25 +91,26 @@ def _rate(found: Sequence[Calibration], kind: str, level: str, nbytes: int) -> f
     return nearest.median_us / nearest.nbytes
 
 
-def _partners(nodes: Sequence[int], rank: int) -> list[tuple[str, int, int]]:
-    """(level, next, previous) for each level that there is: round the ranks of a node, round the nodes in lanes.
+def _partners(nodes: Sequence[int], rank: int) -> list[tuple[str, int, int, tuple[int, int]]]:
+    """(level, next, previous, the two of the ping-pong) for each level that there is.
 
-    A rank without a partner on a level has itself: it waits.
+    Round the ranks of a node, and round the nodes in lanes. A rank without a partner has itself: it waits.
     """
     members: dict[int, list[int]] = {}
     for r, node in enumerate(nodes):
         members.setdefault(node, []).append(r)
     groups = list(members.values())
     levels = []
-    if max(map(len, groups)) > 1:
+    shared = next((group for group in groups if len(group) > 1), None)
+    if shared:
         own = members[nodes[rank]]
         at = own.index(rank)
-        levels.append(("inside", own[(at + 1) % len(own)], own[at - 1]))
+        levels.append(("inside", own[(at + 1) % len(own)], own[at - 1], (shared[0], shared[1])))
     if len(groups) > 1:
         lane = members[nodes[rank]].index(rank)
         line = [group[lane] for group in groups if lane < len(group)]
         at = line.index(rank)
-        levels.append(("across", line[(at + 1) % len(line)], line[at - 1]))
+        levels.append(("across", line[(at + 1) % len(line)], line[at - 1], (groups[0][0], groups[1][0])))
     return levels
 
 
@@ -117,7 +118,7 @@ def _exchange(
     comm: MPI.Intracomm, nbytes: int, after: int, before: int
 ) -> tuple[Callable[[], None], list[MPI.Prequest]]:
     """Everyone to the next and from the previous one, at once."""
-    if after == comm.rank or not nbytes:
+    if after == comm.rank:
         return lambda: None, []
     out, into = np.zeros(nbytes, np.uint8), np.zeros(nbytes, np.uint8)
     send, recv = comm.Send_init([out, MPI.BYTE], after, TAG), comm.Recv_init([into, MPI.BYTE], before, TAG)
@@ -131,17 +132,14 @@ def _exchange(
     return run, [send, recv]
 
 
-def _pingpong(
-    comm: MPI.Intracomm, nbytes: int, after: int, before: int
-) -> tuple[Callable[[], None], list[MPI.Prequest]]:
-    """Rank 0 and its next one, there and back; the others wait."""
-    told = comm.bcast(after)
-    if comm.rank not in (0, told) or told == 0 or not nbytes:
+def _pingpong(comm: MPI.Intracomm, nbytes: int, one: int, other: int) -> tuple[Callable[[], None], list[MPI.Prequest]]:
+    """Two ranks, there and back; the others wait."""
+    if comm.rank not in (one, other):
         return lambda: None, []
-    peer = told if comm.rank == 0 else 0
+    peer = other if comm.rank == one else one
     data = np.zeros(nbytes, np.uint8)
     send, recv = comm.Send_init([data, MPI.BYTE], peer, TAG), comm.Recv_init([data, MPI.BYTE], peer, TAG)
-    first, second = (send, recv) if comm.rank == 0 else (recv, send)
+    first, second = (send, recv) if comm.rank == one else (recv, send)
 
     def run() -> None:
         first.Start()

@@ -8,9 +8,11 @@ from functools import partial
 from typing import Any
 
 from mpi4py import MPI
+from numpy import ones
 
 import mpicoll
 from mpicoll.runtime.plan import Plan
+from mpicoll.schedule import REDUCING
 
 from . import forced
 from .case import OPS, Case
@@ -32,6 +34,7 @@ class Cell:
     free: Callable[[], None] | None = None
     runs: str = ""
     reason: str = ""
+    segment_bytes: int | None = None
     identical: bool = True  # whether all ranks must have the same bits
     before: Callable[[], None] | None = None  # these two frame each call, outside the clock
     after: Callable[[], None] | None = None
@@ -55,7 +58,7 @@ def ours(case: Case, algorithm: str, call: str) -> Cell:
     if call == "call":
         return Cell("mpicoll", algorithm, call, partial(getattr(mpicoll, case.collective), *arguments, **keywords))
     plan: Plan = getattr(mpicoll, f"{case.collective}_init")(*arguments, **keywords)
-    return Cell("mpicoll", algorithm, call, plan, rounds=plan.rounds, free=plan.free)
+    return Cell("mpicoll", algorithm, call, plan, free=plan.free)
 
 
 def _arguments(case: Case) -> tuple:
@@ -95,6 +98,11 @@ def library_algorithms(case: Case) -> list[Cell]:
     if not isinstance(op, MPI.Op):
         return []
     call, arguments = _library(case, op)
+    try:
+        _probe(case, op)
+    except Exception as error:  # the library's own refusal, in whatever class
+        why = f"{call} cannot: {str(error).splitlines()[0]}"
+        return [Cell("mpi", "forced", "call", None, why, identical=False)]
     found = forced.names(call)
     if not found:
         return [Cell("mpi", "forced", "call", None, forced.why_none(call), identical=False)]
@@ -125,9 +133,11 @@ class _Persistent:
 
 def _probe(case: Case, op: MPI.Op) -> None:
     """Whether the library takes this dtype and operation, tried on one rank alone: it may abort, not refuse."""
-    from numpy import ones
-
-    MPI.COMM_SELF.Allreduce(MPI.IN_PLACE, ones(1, case.dtype), op)
+    one = ones(1, case.dtype)
+    if case.collective in REDUCING:
+        MPI.COMM_SELF.Allreduce(MPI.IN_PLACE, one, op)
+    else:
+        MPI.COMM_SELF.Bcast(one)
 
 
 def _library(case: Case, op: Any) -> tuple[str, tuple]:

@@ -29,6 +29,7 @@ class RefusedError(Exception):
 def checked(comm: MPI.Intracomm, options: Namespace) -> np.dtype:
     """The dtype, and the refusals that need MPI or the number of ranks."""
     try:
+        nodes = private(comm).nodes
         dtype = dtype_of(options.dtype)
         if options.collective in REDUCING:
             operation(OPS[options.op], dtype)
@@ -40,7 +41,7 @@ def checked(comm: MPI.Intracomm, options: Namespace) -> np.dtype:
         root = options.root if options.collective in ("reduce", "bcast") else 0
         for name in options.algorithms if comm.size <= PROVED_UP_TO else ():
             if name != "auto":  # proved when it is known what that is
-                prove(find(options.collective, name).schedule(comm.size, root, nodes=private(comm).nodes))
+                prove(find(options.collective, name).schedule(comm.size, root, nodes=nodes))
     except (TypeError, ValueError, ImportError) as error:
         raise RefusedError(error) from None
     return dtype

@@ -14,12 +14,23 @@ from functools import cache
 
 from mpi4py import MPI
 
+from mpicoll.runtime.private import private
+
 from .tool import Control
 
 TUNED_SEGMENT_BYTES = 1 << 16  # of Open MPI's segmented_ring, which without segments is its ring
 # The automatic choice, schedules of nonblocking calls, GPU libraries, and MPICH's two levels, which call themselves
 # again inside a node, where they cannot run.
 NOT_ALGORITHMS = {"ignore", "auto", "nb", "ccl", "smp"}
+
+
+ABOVE_TUNED = (
+    "coll_han_priority",
+    "coll_adapt_priority",
+    "coll_hcoll_priority",
+    "coll_ucc_priority",
+    "coll_xhc_priority",
+)
 
 
 @dataclass
@@ -65,14 +76,19 @@ def _force(comm: MPI.Intracomm, call: str, name: str) -> Forced | None:
         return None
     if is_mpich():
         return _mpich(comm, control, name)
-    settings = {"coll_tuned_use_dynamic_rules": 1, "coll_han_priority": 0, "coll_adapt_priority": 0}
+    settings = {"coll_tuned_use_dynamic_rules": 1, **dict.fromkeys(ABOVE_TUNED, 0)}
     settings[f"coll_tuned_{call.lower()}_algorithm_segmentsize"] = _segment_bytes(call, name)
     known = {variable: found for variable in settings if (found := _control(variable)) is not None}
     before = {variable: found.read() for variable, found in known.items()}
     old = control.read()
     try:
         for variable, found in known.items():
-            found.write(settings[variable])
+            try:
+                found.write(settings[variable])
+            except OSError:
+                # On one node only tuned is asked; on several these would answer in its place.
+                if variable not in ABOVE_TUNED or max(private(comm).nodes) > 0:
+                    raise
         control.write(control.names[name])
         return Forced(name, comm.Dup())
     except OSError:

@@ -25,6 +25,7 @@ class Sample:
     cell: Cell
     times_us: np.ndarray = field(default_factory=lambda: np.empty(0))
     wrong: int | None = None  # elements; None: not checked
+    late: int = 0  # iterations of this case that a rank heard of too late (start at a common time)
 
     @property
     def summary(self) -> Summary | None:
@@ -54,10 +55,11 @@ def measure(case: Case, cells: Sequence[Cell], effort: Effort) -> list[Sample]:
     """Samples of all cells. Collective. It ends when every median's interval is narrow, or the budget is spent."""
     samples = [Sample(cell) for cell in cells]
     digests = {}
-    if effort.check:
-        for sample in samples:
-            if sample.cell.run is not None:
-                sample.wrong, digests[id(sample)] = _check(case, sample.cell)
+    for sample in samples:
+        if sample.cell.run is not None and effort.check:
+            sample.wrong, digests[id(sample)] = _check(case, sample.cell)
+        elif sample.cell.forced and sample.cell.run is not None:
+            _tried(case, sample.cell)
     running = [sample for sample in samples if sample.cell.run is not None]
     start = sync.make(effort.start, case.comm, effort.skew)
     begun = perf_counter()
@@ -71,9 +73,10 @@ def measure(case: Case, cells: Sequence[Cell], effort: Effort) -> list[Sample]:
         case.comm.Allreduce(MPI.IN_PLACE, batch, MPI.MAX)
         times = np.concatenate([times, batch], axis=1)
         spent = case.comm.bcast(perf_counter() - begun)
+    late = case.comm.allreduce(start.late, MPI.MAX)
     case.mend()  # who wrote to sendbuf while the clock ran cannot be told; each is checked again below
     for row, sample in zip(times, running):
-        sample.times_us = row * 1e6
+        sample.times_us, sample.late = row * 1e6, late
         if effort.check:
             wrong, digest = _check(case, sample.cell)
             again = sample.cell.library == "mpi" or digest == digests[id(sample)]
@@ -93,7 +96,7 @@ def _more(times: np.ndarray, effort: Effort, spent: float) -> int:
     if all(summary.known for row in times if (summary := summarize(row * 1e6))):
         return 0
     rate = spent / done
-    return max(1, min(MOST - done, max(BATCH, done // 2), int((effort.budget - spent) / rate)))
+    return max(1, min(MOST - done, max(BATCH, done // 2), int(min(1e9, (effort.budget - spent) / rate))))
 
 
 def _iterate(
@@ -155,6 +158,7 @@ def _tried(case: Case, cell: Cell) -> bool:
     if not cell.forced:
         cell.run()
         return True
+    case.restore()
     said = ""
     if cell.before:
         cell.before()

@@ -114,7 +114,12 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     add("--arrival-skew", type=skew, default={}, metavar="RANK:US,...", help="ranks that come late on purpose")
     add("--launch", metavar="ID", help="a name for this launch, in the record: repeats are told from iterations")
     add("--self-test", action="store_true", help="test the bench itself, and time nothing")
-    add("--segment-bytes", type=size, metavar="SIZE", help="segments that long messages are cut in (default 1M)")
+    add(
+        "--segment-bytes",
+        type=size,
+        metavar="SIZE",
+        help="segments of pipelines and long messages (default: predicted; 1M)",
+    )
     add("--max-time", type=at_least(0, float), default=30.0, metavar="S", help="seconds for the sweep (default 30)")
     add("--seed", type=at_least(0), default=1, help="of the inputs and of the order of the cells (default 1)")
     options = parser.parse_args(argv)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from mpicoll.picture import figure
@@ -13,6 +14,14 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7
 MARKERS = "osD^v<>Pp*hX"
 BASE = "MPI"
 Series = dict[str, list[tuple[int, float, float, float]]]  # name -> (bytes, median, low, high)
+
+
+def may_draw(path: str) -> None:
+    """Whether a picture can be drawn into a file, before a long run. ValueError: no; OSError: not there."""
+    figure(1, 1)
+    folder = os.path.dirname(path) or "."
+    if not os.access(folder, os.W_OK):
+        raise OSError(f"--plot {path}: {folder} cannot be written")
 
 
 def draw(path: str, series: Series, title: str) -> None:

@@ -29,16 +29,16 @@ class Record:
         self.lock = threading.Lock()  # a signal ends the file from another thread
         self.file: TextIO | None = None
         if options.json and writes:
+            revision = source()  # before the file is there, which may lie in the tree
             self.path = named(options.json, size)
             self.file = open(self.path, "x", encoding="utf-8")  # noqa: SIM115
-            # Only now: whether the tree is clean is asked of git.
             self.write(
                 record="run",
                 schema=SCHEMA,
                 time=datetime.now(timezone.utc).isoformat(timespec="seconds"),
                 argv=options.argv,
                 versions=versions(),
-                source=source(),
+                source=revision,
                 mpi_library=machine.library,
                 size=size,
                 ranks=[{"rank": rank, **facts} for rank, facts in enumerate(machine.facts())],
@@ -71,12 +71,13 @@ class Record:
                 median_us=_rounded(one.median_us),
             )
 
-    def samples(self, case: Case, samples: Sequence[Sample], segment_bytes: int, options: Namespace) -> None:
+    def samples(self, case: Case, samples: Sequence[Sample], options: Namespace) -> None:
         """The cells of one row; a cell that did not run says why."""
         size = case.comm.size
         for sample in samples if self.file else ():
             cell, summary = sample.cell, sample.summary
             median = summary.median if summary else None
+            low, high = summary.interval if summary else (None, None)
             algbw = case.nbytes / median / 1e3 if median else None
             self.write(
                 record="sample",
@@ -95,21 +96,22 @@ class Record:
                 in_place=case.in_place,
                 device="cpu",
                 transport="direct",
-                segment_bytes=segment_bytes if cell.library == "mpicoll" else None,
+                segment_bytes=cell.segment_bytes,
                 call=cell.call,
                 sync=options.sync,
                 launch=options.launch,
                 rounds=cell.rounds,
                 times_us=[round(t, 3) for t in sample.times_us.tolist()],
                 median_us=_rounded(median),
-                low_us=_rounded(summary.low if summary else None),
-                high_us=_rounded(summary.high if summary else None),
+                low_us=_rounded(low),
+                high_us=_rounded(high),
                 p99_us=_rounded(summary.p99 if summary else None),
                 min_us=_rounded(summary.minimum if summary else None),
                 drift=_rounded(summary.drift if summary else None),
                 algbw_GBps=_rounded(algbw),
                 busbw_GBps=_rounded(None if algbw is None else algbw * busbw_factor(case.collective, size)),
                 wrong=sample.wrong,
+                late_starts=sample.late,
                 skipped=cell.why or None,
             )
 

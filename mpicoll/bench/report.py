@@ -69,7 +69,8 @@ class Output:
         self.digest.take(case.nbytes, samples)
         for sample in samples:
             if summary := sample.summary:
-                point = (case.nbytes, summary.median, summary.low, summary.high)
+                low, high = summary.interval
+                point = (case.nbytes, summary.median, low or summary.median, high or summary.median)
                 self.series.setdefault(sample.cell.name, []).append(point)
 
     def end(self, wrong: int) -> None:

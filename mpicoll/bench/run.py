@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
 from itertools import pairwise
 
 from mpi4py import MPI
 
 from mpicoll.runtime.api import outlook
-from mpicoll.runtime.cut import SEGMENT_BYTES
-from mpicoll.runtime.private import private
+from mpicoll.schedule import find
 
 from . import cells as ways
 from . import interrupt, sync
@@ -23,6 +21,7 @@ from .checks import PROVED_UP_TO, RefusedError, all_agree, checked, memory, prov
 from .machine import Machine, available_bytes, singletons, survey
 from .measure import Effort, Sample, measure
 from .options import counts
+from .plot import draw, may_draw
 from .record import Record
 from .report import Output, sizes
 from .table import human
@@ -57,15 +56,16 @@ def _run(comm: MPI.Intracomm, options: Namespace) -> int:
     options.node_count = machine.node_count
     rows = counts(options, dtype.itemsize)
     memory(comm, machine, max(rows) * dtype.itemsize)
+    if options.plot:
+        all_agree(comm, lambda: may_draw(options.plot), Exception)
     timer_us = _timer_us()
     record = all_agree(comm, lambda: Record(options, machine, timer_us, comm.rank == 0), OSError)
     interrupt.watch(comm.rank, record)
-    config = private(comm).config
     found: list[Calibration] = []
     budget = options.max_time / len(rows)
     if options.calibrate or options.json:
         # A few bytes always: the bound of small vectors stands on them.
-        sizes_of = {n * dtype.itemsize for n in rows if n * dtype.itemsize <= CALIBRATED_UP_TO} | {8}
+        sizes_of = {n * dtype.itemsize for n in rows if 0 < n * dtype.itemsize <= CALIBRATED_UP_TO} | {8}
         found = calibrate(comm, sorted(sizes_of), dtype)
         record.calibrations(found)
     output = Output(comm, options, machine, len(rows), bool(found))
@@ -81,7 +81,7 @@ def _run(comm: MPI.Intracomm, options: Namespace) -> int:
                 error = sync.make(options.sync, comm, {}).error_us
                 output.head(cells, error, timer_us)
             done.append(measure(case, cells, _effort(options, row, budget / len(both))))
-            record.samples(case, done[-1], config.segment_bytes or SEGMENT_BYTES, options)
+            record.samples(case, done[-1], options)
             for cell in cells:
                 if cell.free:
                     cell.free()
@@ -89,8 +89,8 @@ def _run(comm: MPI.Intracomm, options: Namespace) -> int:
         wrong += sum(sample.wrong or 0 for samples in done for sample in samples)
     output.end(wrong)
     record.end(True)
-    if options.plot:
-        all_agree(comm, lambda: _plot(comm, options, machine, output, rows, dtype.itemsize), Exception)
+    if options.plot and comm.rank == 0:
+        _plot(options, machine, output, f"{comm.size} ranks", sizes(rows, dtype.itemsize))
     return wrong
 
 
@@ -117,7 +117,8 @@ def _cells(case: Case, options: Namespace, machine: Machine) -> list[Cell]:
     free = available_bytes() // ranks
     for name in options.algorithms:
         plan = outlook(case.collective, case.sendbuf, case.recv, OPS[case.op], case.root, name, comm)
-        identical = comm.size > PROVED_UP_TO or prove(plan.schedule).identical
+        report = prove(plan.schedule) if comm.size <= PROVED_UP_TO else None
+        identical = report.identical if report else name == "auto" or find(case.collective, name).identical
         need = plan.scratch_bytes
         fits = comm.allreduce(need <= free, MPI.LAND)
         for call in ("plan", "call") if options.calls else ("plan",):
@@ -125,6 +126,8 @@ def _cells(case: Case, options: Namespace, machine: Machine) -> list[Cell]:
                 cells.append(ways.ours(case, name, call))
                 cells[-1].runs, cells[-1].reason = plan.schedule.algorithm, plan.why
                 cells[-1].identical = identical
+                cells[-1].rounds = report.counts.rounds if report and report.counts else None
+                cells[-1].segment_bytes = plan.segment_bytes
             else:
                 need_gb, free_gb = comm.allreduce(need, MPI.MAX) / 1e9, comm.allreduce(free, MPI.MIN) / 1e9
                 why = f"needs {need_gb:.1f} GB of scratch a rank at {human(case.nbytes)}, {free_gb:.1f} GB are free"
@@ -138,11 +141,9 @@ def _timer_us() -> float:
     return min(b - a for a, b in pairwise(looks)) * 1e6
 
 
-def _plot(
-    comm: MPI.Intracomm, options: Namespace, machine: Machine, output: Output, rows: Sequence[int], itemsize: int
-) -> None:
-    if comm.rank == 0:
-        from .plot import draw
-
-        title = f"{options.collective} {options.dtype}, {comm.size} ranks on {machine.node_count} node(s)"
-        draw(options.plot, output.series, f"{title}, {sizes(rows, itemsize)}, {machine.library}")
+def _plot(options: Namespace, machine: Machine, output: Output, ranks: str, span: str) -> None:
+    title = f"{options.collective} {options.dtype}, {ranks} on {machine.node_count} node(s), {span}, {machine.library}"
+    try:
+        draw(options.plot, output.series, title)
+    except OSError as error:  # the run itself is done, and its exit status is its own
+        print(f"mpicoll.bench: --plot {options.plot}: {error.strerror}", file=sys.stderr, flush=True)

@@ -23,9 +23,13 @@ def load(path: str) -> Times:
     times: Times = defaultdict(dict)
     with open(path, encoding="utf-8") as lines:
         for line in lines:
-            row = json.loads(line)
+            try:
+                row = json.loads(line)
+            except ValueError:  # the last line of a run that was killed
+                continue
             if row["record"] == "sample" and row["times_us"] and not row["wrong"]:
-                times[row["nbytes"]][row["library"], row["algorithm"], row["call"]] = np.array(row["times_us"])
+                name = row.get("asked", row["algorithm"]) + " in place" * row.get("in_place", False)
+                times[row["nbytes"]][row["library"], name, row["call"]] = np.array(row["times_us"])
     return times
 
 
@@ -48,7 +52,8 @@ def main() -> int:
     for nbytes in sorted(picks.keys() & scores.keys()):
         plans = {key: np.median(t) for key, t in picks[nbytes].items() if key[0] == "mpicoll" and key[2] == "plan"}
         best = min(plans, key=lambda key: plans[key])
-        own, mpi = scores[nbytes].get(best), scores[nbytes].get(("mpi", "default", "call"))
+        base = ("mpi", "default" + " in place" * best[1].endswith(" in place"), "call")
+        own, mpi = scores[nbytes].get(best), scores[nbytes].get(base)
         if own is None or mpi is None:
             print(f"{human(nbytes):>8}  {best[1]:<20} {'-':>8}")
             continue

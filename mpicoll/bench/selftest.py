@@ -44,28 +44,41 @@ def self_test(comm: MPI.Intracomm) -> int:
 
 
 def _bytes(comm: MPI.Intracomm) -> Iterator[str]:
-    """Counted where messages are made, against the schedule's counts, which the bus bandwidth stands on."""
+    """Counted as messages start, against the schedule's counts, which the bus bandwidth stands on."""
     count = 40 * comm.size
     made: list[int] = []
     message = plans._Binder._message
 
     def counted(self, step):
-        if step.sends:
-            made.append((step.at.stop - step.at.start) * self.memories[step.at.memory].itemsize)
-        return message(self, step)
+        nbytes = (step.at.stop - step.at.start) * self.memories[step.at.memory].itemsize
+        return _Counted(message(self, step), nbytes if step.sends else 0, made)
 
     x, y = np.ones(count, "f4"), np.empty(count, "f4")
     plans._Binder._message = counted  # type: ignore[method-assign]
     try:
         for name in algorithms("allreduce"):
             made.clear()
-            mpicoll.allreduce_init(x, y, MPI.SUM, comm, algorithm=f"{name}").free()
+            plan = mpicoll.allreduce_init(x, y, MPI.SUM, comm, algorithm=name)
+            plan()
+            plan.free()
             total = comm.allreduce(sum(made))
             counts = verify(find("allreduce", name).schedule(comm.size)).counts
             if counts is None or total != counts.sent_total * x.nbytes:
                 yield f"{name}: {total} bytes, {counts and float(counts.sent_total) * x.nbytes} expected"
     finally:
         plans._Binder._message = message  # type: ignore[method-assign]
+
+
+class _Counted:
+    """A request that notes what it sends each time it starts."""
+
+    def __init__(self, request: MPI.Prequest, nbytes: int, moved: list[int]) -> None:
+        self.request, self.nbytes, self.moved = request, nbytes, moved
+        self.Wait, self.Test = request.Wait, request.Test
+
+    def Start(self) -> None:
+        self.moved.append(self.nbytes)
+        self.request.Start()
 
 
 def _wrong(comm: MPI.Intracomm) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import floor, sqrt
+from math import ceil, floor, inf, sqrt
 
 import numpy as np
 
@@ -13,7 +13,10 @@ ENOUGH = 0.02  # half the width of the median's interval, as a part of it, at wh
 
 @dataclass(frozen=True)
 class Summary:
-    """Microseconds. ``low`` and ``high``: the 95 % interval of the median. ``drift``: last third / first third."""
+    """Microseconds. ``drift``: last third / first third.
+
+    ``low`` and ``high``: the 95 % interval of the median; 0 and infinite where there are too few samples for one.
+    """
 
     median: float
     low: float
@@ -21,6 +24,11 @@ class Summary:
     p99: float
     minimum: float
     drift: float
+
+    @property
+    def interval(self) -> tuple[float, float] | tuple[None, None]:
+        """The interval where there is one."""
+        return (self.low, self.high) if self.high < inf else (None, None)
 
     @property
     def known(self) -> bool:
@@ -36,12 +44,13 @@ def summarize(times_us: np.ndarray) -> Summary | None:
     ordered = np.sort(times_us)
     # Ranks of the order statistics around the median (normal approximation of the binomial); no assumption on the tail.
     half = Z95 * sqrt(n) / 2
-    low, high = max(0, floor(n / 2 - half)), min(n - 1, floor(n / 2 + half))
+    low, high = floor(n / 2 - half) - 1, ceil(n / 2 + half)
+    known = low >= 0 and high < n  # below eight samples no two of them enclose the median so often
     third = max(1, n // 3)
     return Summary(
         median=float(np.median(ordered)),
-        low=float(ordered[low]),
-        high=float(ordered[high]),
+        low=float(ordered[low]) if known else 0.0,
+        high=float(ordered[high]) if known else inf,
         p99=float(np.percentile(ordered, 99)),
         minimum=float(ordered[0]),
         drift=float(np.median(times_us[-third:]) / np.median(times_us[:third])),

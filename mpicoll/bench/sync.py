@@ -9,7 +9,7 @@ import numpy as np
 from mpi4py import MPI
 
 EXCHANGES = 30  # of which the fastest tells the offset of two clocks
-LEAST_LEAD_S = 100e-6  # from the announcement of a start to the start
+LEAST_LEAD_S, MOST_LEAD_S = 100e-6, 20e-3  # from the announcement of a start to the start
 
 
 clock = time.perf_counter  # seconds; each rank has its own zero
@@ -20,6 +20,7 @@ class Barrier:
 
     name = "barrier"
     error_us: float | None = None
+    late = 0
 
     def __init__(self, comm: MPI.Intracomm, skew: Mapping[int, float] = {}) -> None:
         self.wait = comm.Barrier
@@ -35,7 +36,10 @@ class Barrier:
 
 
 class Window:
-    """Start at a time that rank 0 announces, on clocks whose offsets are measured anew for each size."""
+    """Start at a time that rank 0 announces, on clocks whose offsets are measured anew for each size.
+
+    How far ahead that is follows from how late the announcements were heard; who hears of a start after it counts it.
+    """
 
     name = "window"
 
@@ -43,20 +47,22 @@ class Window:
         self.comm, self.delay = comm, skew.get(comm.rank, 0.0)
         self.offset, error = _offset(comm)  # own clock - rank 0's
         self.error_us = comm.allreduce(error, MPI.MAX) * 1e6
-        self.lead, self.late = LEAST_LEAD_S, False
-        self.at = np.zeros(2)
+        self.lead, self.late = LEAST_LEAD_S, 0
+        self.at, self.heard = np.zeros(2), np.zeros(1)
 
     def announce(self) -> None:
-        """Rank 0 names a time far enough away for all to hear of it; further when somebody was late."""
+        """Rank 0 names a time far enough away for all to hear of it."""
+        self.comm.Allreduce(MPI.IN_PLACE, self.heard, MPI.MAX)
+        self.lead = min(MOST_LEAD_S, max(LEAST_LEAD_S, 0.9 * self.lead, 3 * float(self.heard[0])))
         if self.comm.rank == 0:
-            self.at[:] = clock() + self.lead, self.lead
+            self.at[:] = clock(), self.lead
         self.comm.Bcast(self.at)
-        heard = clock() - self.offset - self.at[0] + self.at[1]
-        self.lead = max(self.lead, 3 * heard) if self.comm.rank == 0 else self.lead
+        self.heard[0] = clock() - self.offset - self.at[0]
+        self.late += bool(self.heard[0] > self.at[1])
 
     def go(self) -> float:
         """Wait until then."""
-        begin = float(self.at[0]) + self.offset
+        begin = float(self.at[0] + self.at[1]) + self.offset
         while clock() < begin:
             pass
         return arrive(begin, self.delay)

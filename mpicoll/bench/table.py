@@ -88,10 +88,11 @@ class Table:
         Then the best of ours against MPI's call, its bus bandwidth, and how much of the bound that is.
         """
         timed = {key(s.cell): (s, summary) for s in samples if (summary := s.summary)}
-        ours = min((pair for k, pair in timed.items() if k[0] == "mpicoll"), key=_median, default=None)
-        forced = min((pair for pair in timed.values() if pair[0].cell.forced), key=_median, default=None)
+        right = {k: pair for k, pair in timed.items() if not pair[0].wrong}
+        ours = min((pair for k, pair in right.items() if k[0] == "mpicoll"), key=_median, default=None)
+        forced = min((pair for pair in right.values() if pair[0].cell.forced), key=_median, default=None)
         shown = [timed.get(k) for k in self.widths] + [forced] * self.forced + [ours] * self.compact
-        best = min(filter(None, shown), key=_median, default=None)
+        best = min((pair for pair in shown if pair and not pair[0].wrong), key=_median, default=None)
         texts = [
             f"{'-' if pair is None else time(pair[1].median):>{width}}"
             for pair, width in zip(shown, self.widths.values())
@@ -118,10 +119,12 @@ class Table:
 
 
 def _mark(pair: tuple | None, best: tuple | None) -> str:
-    if pair is None or best is None:
+    if pair is None:
         return " "
     if pair[0].wrong:
         return "!"
+    if best is None:
+        return " "
     return "*" if pair is best else " " if apart(pair[1], best[1]) else "≈"
 
 

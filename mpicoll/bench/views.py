@@ -38,7 +38,7 @@ def csv_rows(case: Case, samples: Sequence[Sample]) -> Iterator[str]:
         }
         if summary:
             rate = case.nbytes / summary.median / 1e3 if summary.median else 0.0
-            figures = (summary.median, summary.low, summary.high, summary.p99, summary.minimum, summary.drift)
+            figures = (summary.median, *summary.interval, summary.p99, summary.minimum, summary.drift)
             row |= dict(zip(("median_us", "low_us", "high_us", "p99_us", "min_us", "drift"), map(_short, figures)))
             row |= {"algbw_GBps": _short(rate)}
             row |= {"busbw_GBps": _short(rate * busbw_factor(case.collective, case.comm.size))}
@@ -120,5 +120,5 @@ def _first(pair: tuple) -> float:
     return pair[0]
 
 
-def _short(value: float) -> float:
-    return float(f"{value:.6g}")
+def _short(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.6g}")

@@ -15,6 +15,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from mpi4py import MPI
 from mpicoll.schedule import Schedule
 
 from .agree import agree
-from .cut import Cutter
+from .cut import SEGMENT_BYTES, Cutter
 from .lower import lower
 from .plan import Plan, make_plan, memories
 from .private import ONE_SHOT_TAG, Private, _states, private
@@ -168,18 +169,25 @@ def _remember(args: Arguments, comm: Any, key: Any) -> Plan:
 
 @dataclass(frozen=True)
 class Outlook:
-    """What a plan would be: the algorithm that would run (its segments named) and why, bytes of working memory."""
+    """What a plan would be: the algorithm that would run (its segments named) and why, bytes of working memory.
+
+    ``segment_bytes``: the length of a pipeline's segments, and of the pieces that long messages travel in otherwise.
+    """
 
     schedule: Schedule
     why: str
     scratch_bytes: int
+    segment_bytes: int
 
 
 def outlook(collective: str, sendbuf: Any, recvbuf: Any, op: Any, root: int, algorithm: str, comm: Any) -> Outlook:
     """Look at a plan without making it. Collective only at the first call on ``comm``."""
     state = private(comm)
     task = _problem(Arguments(collective, sendbuf, recvbuf, op, root, algorithm), state)
-    return Outlook(task.schedule, task.why, _lowered(task, state)[1])
+    piped = "@" in task.schedule.algorithm
+    longest = task.dtype.itemsize * max(b - a for a, b in pairwise(task.edges))
+    segment = longest if piped else state.config.segment_bytes or SEGMENT_BYTES
+    return Outlook(task.schedule, task.why, _lowered(task, state)[1], segment)
 
 
 def _problem(args: Arguments, state: Private) -> Problem:

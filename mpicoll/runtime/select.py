@@ -63,18 +63,21 @@ def _auto(call: Call, tuning: Tuning, segment_bytes: int | None) -> tuple[Algori
     at = bisect_right([least for least, _ in row], call.nbytes) - 1
     if at >= 0:
         found = find(call.collective, row[at][1])
-        if _may(found, call):
-            return found, f"{where}, measured best ({tuning.source})"
+        if _may(found, call) and _fits(found, call):
+            segments = _segments(found, call, tuning, segment_bytes) if found.free_segments else 1
+            return found if segments == 1 else found.in_segments(segments), f"{where}, measured best ({tuning.source})"
     times: dict[Algorithm, float] = {}
     for name in tuning.candidates[call.collective]:
         found = find(call.collective, name)
-        if not _may(found, call) or (found.kind == "levels" and not 1 < call.ranks_per_node < call.size):
+        if found.kind == "levels" and not 1 < call.ranks_per_node < call.size:
+            continue
+        if not _may(found, call) or not _fits(found, call):
             continue
         segments = _segments(found, call, tuning, segment_bytes) if found.free_segments else 1
         seconds = forecast(found, call.size, call.nodes, tuning.network).seconds(call.nbytes, segments)
         times[found if segments == 1 else found.in_segments(segments)] = seconds
     if not times:
-        raise ValueError(f"{where}: none of {', '.join(tuning.candidates[call.collective])} keeps rank order")
+        raise ValueError(f"{where}: none of {', '.join(tuning.candidates[call.collective])} can run")
     best, *others = sorted(times, key=lambda algorithm: times[algorithm])
     next_best = f", {others[0].name} {times[others[0]] * 1e6:.4g}" if others else ""
     return best, f"{where}, predicted us: {best.name} {times[best] * 1e6:.4g}{next_best} ({tuning.source})"
@@ -82,6 +85,15 @@ def _auto(call: Call, tuning: Tuning, segment_bytes: int | None) -> tuple[Algori
 
 def _may(algorithm: Algorithm, call: Call) -> bool:
     return call.commutes or algorithm.keeps_order(call.size, call.nodes)
+
+
+def _fits(algorithm: Algorithm, call: Call) -> bool:
+    """Whether it can run on these ranks: a parameter in its name may not suit them."""
+    try:
+        algorithm.schedule(call.size, nodes=call.nodes)
+    except ValueError:
+        return False
+    return True
 
 
 def _segments(algorithm: Algorithm, call: Call, tuning: Tuning, segment_bytes: int | None) -> int:

@@ -63,7 +63,7 @@ def parse(data: Any) -> Tuning:
         if not isinstance(names, (list, tuple)) or not names:
             raise ValueError(f"candidates of {collective}: give a list of names")
         for name in names:
-            find(collective, str(name))
+            _choosable(collective, str(name))
     if set(candidates) < set(COLLECTIVES):
         candidates = {**default().candidates, **candidates}
     return Tuning(
@@ -101,8 +101,16 @@ def _measured(row: Any) -> tuple[tuple[str, int, int], tuple[tuple[int, str], ..
     for pair in _listed(row["algorithms"], '"algorithms"'):
         if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[0], int):
             raise ValueError(f'{pair!r} in a row of "measured": give [bytes, name]')
-        steps.append((pair[0], find(row["collective"], str(pair[1])).name))
+        steps.append((pair[0], _choosable(row["collective"], str(pair[1]))))
     return (row["collective"], row["size"], row["ranks_per_node"]), tuple(sorted(steps))
+
+
+def _choosable(collective: str, name: str) -> str:
+    """The name of an algorithm that may be chosen without being asked for. ValueError: there is none, or it may not."""
+    found = find(collective, name)
+    if not found.identical:
+        raise ValueError(f"{name} gives each rank other bits: it runs when asked for, and is never chosen")
+    return found.name
 
 
 def _listed(value: Any, what: str) -> list:

@@ -87,7 +87,7 @@ class Algorithm:
                 "folds " + ("odd sizes" if folds[:2] == [3, 5] and 6 not in folds else "sizes not powers of 2")
             )
         if self.kind == "levels" and not self.ordered:
-            found.append("commutative operations, unless ranks are in the order of their nodes")
+            found.append("commutative operations, unless its levels and the order of the nodes keep rank order")
         elif self.collective in REDUCING and not self.ordered:
             found.append("commutative operations")
         if not self.identical:
@@ -109,7 +109,7 @@ class Algorithm:
         A reduce does so for root 0 and is forwarded from there. A folded reduce_scatter does not: the surplus rank
         adds its own piece last. On several levels it depends on the nodes, and the proof decides.
         """
-        if self.kind == "levels":
+        if self.kind == "levels" and not self.ordered:
             return size <= PROVED_UP_TO and _in_order(self, size, nodes)
         return self.ordered and (self.collective != "reduce_scatter" or self.fits(size))
 
