@@ -52,13 +52,14 @@ def main() -> int:
     for nbytes in sorted(picks.keys() & scores.keys()):
         plans = {key: np.median(t) for key, t in picks[nbytes].items() if key[0] == "mpicoll" and key[2] == "plan"}
         best = min(plans, key=lambda key: plans[key])
+        shown = best[1].removesuffix(" in place")
         base = ("mpi", "default" + " in place" * best[1].endswith(" in place"), "call")
         own, mpi = scores[nbytes].get(best), scores[nbytes].get(base)
         if own is None or mpi is None:
-            print(f"{human(nbytes):>8}  {best[1]:<20} {'-':>8}")
+            print(f"{human(nbytes):>8}  {shown:<20} {'-':>8}")
             continue
         ratio, (low, high) = float(np.median(mpi) / np.median(own)), interval(own, mpi)
-        print(f"{human(nbytes):>8}  {best[1]:<20} {ratio:>7.2f}x  {low:>5.2f} .. {high:<5.2f}  {np.median(own):>9.1f}")
+        print(f"{human(nbytes):>8}  {shown:<20} {ratio:>7.2f}x  {low:>5.2f} .. {high:<5.2f}  {np.median(own):>9.1f}")
     return 0
 
 
