@@ -12,6 +12,7 @@ from . import __version__, predict
 from .schedule import COLLECTIVES, Algorithm, Report, Schedule, algorithms, find, verify
 from .schedule.draw import matrix, steps
 
+SHORT = {"identical": "bits", "in_order": "order", "same_tree": "place"}
 WORDS = {"identical": "same bits on all ranks", "in_order": "rank order kept", "same_tree": "bits independent of place"}
 
 
@@ -71,10 +72,13 @@ def _list(options: argparse.Namespace) -> int:
         counts = report.counts
         if counts is None:
             raise ValueError(str(report))
-        held = ", ".join(words for field, words in WORDS.items() if getattr(report, field))
+        held = " ".join(word for field, word in SHORT.items() if getattr(report, field))
         figures = (counts.rounds, counts.messages, _number(counts.sent), _number(counts.reduced))
         rows.append((name, *map(str, figures), held, ", ".join(algorithm.restrictions), algorithm.source))
-    print(f"{options.collective} on {options.ranks} ranks; messages, vectors sent and reduced: the busiest rank's\n")
+    print(f"{options.collective} on {options.ranks} ranks; messages, vectors sent and reduced: the busiest rank's")
+    print(
+        "promises: bits, the same on all ranks; order of the ranks kept; an element's bits independent of its place\n"
+    )
     widths = [max(map(len, column)) for column in zip(*rows)]
     for row in rows:
         cells = [

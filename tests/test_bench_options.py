@@ -20,6 +20,13 @@ def test_the_default_sweep():
     assert set(chosen.algorithms) >= {"ring", "recursive_doubling", "binomial_tree"}
 
 
+def test_the_default_where_ranks_are_no_power_of_two():
+    names = options.parse([]).algorithms
+    assert options.suit(names, 8) == names
+    assert "circulant" in options.suit(names, 6)
+    assert "rabenseifner" not in options.suit(names, 6)
+
+
 @pytest.mark.parametrize(
     ("text", "nbytes"), [("8", 8), ("4K", 4096), ("1M", 1 << 20), ("2G", 2 << 30), ("4kib", 4096), ("0", 0)]
 )

@@ -170,7 +170,7 @@ def test_what_restricts_is_what_holds():
     for collective in REDUCING:
         for name, entry in algorithms(collective).items():
             if entry.kind != "levels":
-                assert ("commutative operations" in entry.restrictions) == (not entry.keeps_order(8)), name
+                assert ("commuting operations" in entry.restrictions) == (not entry.keeps_order(8)), name
             folds = any("fold" in text for text in entry.restrictions)
             assert folds == (not all(map(entry.fits, range(1, 34)))), name
 

@@ -41,6 +41,7 @@ RECORDED = (
     *("OMP_NUM_THREADS", "OMP_PLACES", "OMP_PROC_BIND", "OPENBLAS_NUM_THREADS"),
 )
 NODES = "/sys/devices/system/node"
+GPU = re.compile(r"nvidia\d+")
 GOVERNOR = "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_governor"
 
 
@@ -48,7 +49,7 @@ GOVERNOR = "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_governor"
 class Machine:
     """``hosts``, ``nodes`` (0, 1, ... in order of appearance) and ``cores`` of each rank, in rank order.
 
-    ``hardware`` of each rank: its NUMA nodes, the model of its CPU, the governor of its first core.
+    ``hardware`` of each rank: its NUMA nodes, the model of its CPU, the governor of its first core, the GPUs it sees.
     """
 
     hosts: list[str]
@@ -97,7 +98,9 @@ def _hardware(cores: list[int]) -> dict[str, object]:
             numa.append(int(name[4:]))
     model = re.search(r"^model name\s*: (.*)$", _text("/proc/cpuinfo"), re.MULTILINE)
     governor = _text(GOVERNOR.format(cores[0])).strip() if cores else ""
-    return {"numa": numa, "cpu": model[1] if model else None, "governor": governor or None}
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    gpus = visible.split(",") if visible else sorted(name[6:] for name in os.listdir("/dev") if GPU.fullmatch(name))
+    return {"numa": numa, "cpu": model[1] if model else None, "governor": governor or None, "gpus": gpus}
 
 
 def _text(path: str) -> str:

@@ -8,7 +8,7 @@ import re
 import sys
 from typing import NoReturn
 
-from mpicoll.schedule import COLLECTIVES, REDUCING, find
+from mpicoll.schedule import COLLECTIVES, REDUCING, find, power_of_two
 from mpicoll.schedule import algorithms as known_algorithms
 
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -138,6 +138,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         parser.error("--full: a bcast has one buffer, and no second way")
     if options.op != "sum" and options.collective not in REDUCING:
         parser.error(f"-o {options.op}: {options.collective} has no operation")
+    options.by_default = options.algorithms == "default"
     try:
         options.algorithms = chosen(options.collective, options.algorithms)
     except ValueError as error:
@@ -157,6 +158,11 @@ def chosen(collective: str, text: str) -> list[str]:
     if not asked:
         raise ValueError("name at least one")
     return [name if name == "auto" else find(collective, name).name for name in asked]
+
+
+def suit(names: list[str], size: int) -> list[str]:
+    """The default names for so many ranks: where Rabenseifner's would fold, the circulant has half its bytes."""
+    return names if power_of_two(size) else ["circulant" if name == "rabenseifner" else name for name in names]
 
 
 def counts(options: argparse.Namespace, itemsize: int) -> list[int]:

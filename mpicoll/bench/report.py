@@ -53,7 +53,7 @@ class Output:
         said.append("# microseconds: median over iterations of the slowest rank; * fastest; ≈ not told apart; ! wrong")
         said.append("# speed-up: MPI call / fastest of ours; GB/s: bus bandwidth of the fastest of ours")
         if self.limit:
-            said.append("# of limit: the bound by calibrated rates / the fastest of ours")
+            said.append("# limit: the bound by calibrated rates / the fastest of ours")
         self.say([*said, *self.table.head()])
 
     def row(self, case: Case, samples: Sequence[Sample], inside: Sequence[Sample], bound: float | None) -> None:

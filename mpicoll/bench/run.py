@@ -20,7 +20,7 @@ from .cells import Cell
 from .checks import PROVED_UP_TO, RefusedError, all_agree, checked, memory, prove
 from .machine import Machine, available_bytes, singletons, survey
 from .measure import Effort, Sample, measure
-from .options import counts
+from .options import counts, suit
 from .plot import draw, may_draw
 from .record import Record
 from .report import Output, sizes
@@ -51,6 +51,8 @@ def run(options: Namespace) -> int:
 
 
 def _run(comm: MPI.Intracomm, options: Namespace) -> int:
+    if options.by_default:
+        options.algorithms = suit(options.algorithms, comm.size)
     dtype = checked(comm, options)
     machine = survey(comm)
     options.node_count = machine.node_count

@@ -59,7 +59,7 @@ class Table:
         shown = [cell for cell in cells if not cell.forced]
         self.columns = {key(cell): _title(cell) for cell in shown}
         self.widths = {k: max(7, *(len(part) + 1 for part in title)) for k, title in self.columns.items()}
-        ends = 21 + 9 * limit + (FORCED + 1) * self.forced
+        ends = 21 + 6 * limit + (FORCED + 1) * self.forced
         self.compact = 8 + sum(width + 1 for width in self.widths.values()) + ends > WIDEST
         if self.compact:
             self.columns = {k: title for k, title in self.columns.items() if k == ("mpi", "default", "call")}
@@ -78,7 +78,7 @@ class Table:
             last = i == deepest - 1
             best = f"{'best MPI algorithm':>{FORCED}} " if self.forced and last else " " * (FORCED + 1) * self.forced
             own = f"{'fastest of ours':>{OURS}} " if self.compact and last else " " * (OURS + 1) * self.compact
-            ends = f"{'speed-up':>8} {'GB/s':>6}{' of limit' if self.limit else ''} {'wrong':>5}" if last else ""
+            ends = f"{'speed-up':>8} {'GB/s':>6}{' limit' if self.limit else ''} {'wrong':>5}" if last else ""
             lines.append(f"#{'bytes' if last else '':>6} {middle}{best}{own}{ends}".rstrip())
         return lines
 
@@ -108,7 +108,7 @@ class Table:
         busbw = _rate(busbw_factor(self.collective, self.size) * nbytes / rated[1].median / 1e3) if rated else "-"
         limit = ""
         if self.limit:
-            limit = f" {bound / rated[1].median * 100:>7.0f}%" if bound and rated else f" {'-':>8}"
+            limit = f" {bound / rated[1].median * 100:>4.0f}%" if bound and rated else f" {'-':>5}"
         checked = [s.wrong for s in samples if s.wrong is not None]
         wrong = str(sum(checked)) if checked else "?"
         return f" {human(nbytes):>6} {cells}{ratio:>8} {busbw:>6}{limit} {wrong:>5}"

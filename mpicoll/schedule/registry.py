@@ -83,13 +83,11 @@ class Algorithm:
         folds = [size for size in range(2, 17) if not self.fits(size)]
         found = []
         if folds:
-            found.append(
-                "folds " + ("odd sizes" if folds[:2] == [3, 5] and 6 not in folds else "sizes not powers of 2")
-            )
+            found.append("folds " + ("odd sizes" if folds[:2] == [3, 5] and 6 not in folds else "all but powers of 2"))
         if self.kind == "levels" and not self.ordered:
-            found.append("commutative operations, unless its levels and the order of the nodes keep rank order")
+            found.append("commuting operations, unless levels and nodes keep rank order")
         elif self.collective in REDUCING and not self.ordered:
-            found.append("commutative operations")
+            found.append("commuting operations")
         if not self.identical:
             found.append("other bits on each rank")
         return tuple(found)
