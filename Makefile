@@ -40,7 +40,7 @@ bench: $(VENV)/ready
 	$(MPIRUN) -n $(NP) python -m mpicoll.bench $(ARGS)
 
 test: $(VENV)/ready
-	$(BIN)/python -m pytest tests --ignore=tests/mpi --timeout=600 -n 2
+	$(BIN)/python -m pytest tests --ignore=tests/mpi --timeout=600 -n 2 --dist worksteal
 	$(BIN)/python tests/mpi/launch.py -n 8 --limit 900 -- $(MPIRUN)
 
 lint: $(VENV)/ready
