@@ -1,0 +1,171 @@
+# shellcheck shell=bash disable=SC2153,SC2154 # set by the script that submit.sh writes
+# One job: looks at what it got, starts the ranks once to count them, then runs whole launches. Bash; sourced.
+name="mpicoll job"
+# shellcheck source=common.sh
+. "$ROOT/jobs/common.sh"
+shopt -s nullglob
+cd "$ROOT" || exit 2
+
+[ -n "${SLURM_JOB_ID:-}" ] || stop "no SLURM_JOB_ID: this runs inside a job; submit it by jobs/submit.sh"
+[ -d "$DIR" ] || stop "no directory $DIR on this node: the clone must be on a file system that all nodes share"
+tag=$SLURM_JOB_ID nodes=$NODES
+if [ "$AS" = array ]; then # the index is the number of nodes to use
+    nodes=${SLURM_ARRAY_TASK_ID:?} tag=${SLURM_ARRAY_JOB_ID:?}_$nodes
+fi
+p=$((nodes * RANKS_PER_NODE)) tag=$tag-p$p
+
+# What came is what was asked for.
+asked=$((NODES * RANKS_PER_NODE))
+[ "${SLURM_JOB_NUM_NODES:-$NODES}" -eq "$NODES" ] ||
+    stop "$SLURM_JOB_NUM_NODES nodes came, $NODES were asked for: Slurm changed the request; see scontrol show job $SLURM_JOB_ID"
+[ "${SLURM_NTASKS:-$asked}" -eq "$asked" ] ||
+    stop "$SLURM_NTASKS ranks are allowed, $asked were asked for: Slurm changed the request; see scontrol show job $SLURM_JOB_ID"
+
+if [ -n "$MODULES" ]; then
+    if ! type module >/dev/null 2>&1; then
+        for file in /etc/profile.d/lmod.sh /etc/profile.d/z00_lmod.sh /etc/profile.d/modules.sh; do
+            # shellcheck disable=SC1090
+            [ ! -r "$file" ] || { set +u && . "$file" && set -u; }
+        done
+    fi
+    type module >/dev/null 2>&1 || stop "no module command here, and MPICOLL_MODULES asks for: $MODULES"
+    for module in $MODULES; do
+        set +eu # module is a shell function that minds neither
+        module load "$module" && loaded=1 || loaded=0
+        set -eu
+        [ "$loaded" = 1 ] || stop "module load $module failed: set MPICOLL_MODULES to what module avail shows"
+    done
+fi
+for pair in "${EXPORTS[@]}"; do
+    # shellcheck disable=SC2163 # NAME=VALUE
+    export "$pair"
+done
+export MPICOLL_NIC="$NIC" MPICOLL_HIDE_GPUS="$HIDE_GPUS"
+if [ "$CORES_PER_RANK" -gt 0 ]; then
+    export SRUN_CPUS_PER_TASK="$CORES_PER_RANK" # since 22.05 srun does not take it from the job
+fi
+[ -x "$(command -v "$PYTHON")" ] || stop "no $PYTHON on this node: make venv MPI=system, or --python PATH"
+case $PYTHON in */*) PATH=${PYTHON%/*}:$PATH ;; esac # the launcher beside it is of the same MPI
+
+if [ "$KIND" = gpu ]; then
+    has_cuda "$PYTHON" || stop "this version has no device buffers (--device cuda): kind gpu can not run"
+fi
+read -r -a launcher <<<"$LAUNCH"
+command -v "${launcher[0]}" >/dev/null || stop "no ${launcher[0]} on PATH: set MPICOLL_LAUNCH, MPICOLL_MODULES or --python"
+
+case ${launcher[0]##*/} in
+    srun)
+        launcher+=(--nodes="$nodes" --ntasks="$p" --ntasks-per-node="$RANKS_PER_NODE")
+        [ "$CORES_PER_RANK" -eq 0 ] || launcher+=(--cpus-per-task="$CORES_PER_RANK")
+        [ -z "$CPU_BIND" ] || launcher+=(--cpu-bind="$CPU_BIND")
+        [ -z "$GPU_BIND" ] || launcher+=(--gpu-bind="$GPU_BIND")
+        launcher+=(--distribution=block:block --kill-on-bad-exit=1)
+        ;;
+    *) launcher+=(-n "$p") ;;
+esac
+read -r -a flags <<<"$LAUNCH_FLAGS"
+launcher+=("${flags[@]}")
+
+# The time limit comes: the ranks get SIGTERM and close their run file, and no launch follows. srun itself answers
+# SIGTERM by killing its ranks at once, so they are told by scancel, which leaves this script alone.
+ended='' child=''
+end() {
+    ended=1
+    echo "$name: SIGTERM, near the time limit or by scancel: the ranks are told to end" >&2
+    [ -n "$child" ] || return 0
+    case ${launcher[0]##*/} in
+        srun) scancel --signal=TERM "$SLURM_JOB_ID" || kill -TERM "$child" ;;
+        *) kill -TERM "$child" ;;
+    esac
+}
+trap end TERM
+
+# launch COMMAND...: run it on all ranks and wait; sets status.
+launch() {
+    "${launcher[@]}" "$ROOT/jobs/place.sh" "$@" &
+    child=$! status=0
+    wait "$child" || status=$?
+    while kill -0 "$child" 2>/dev/null; do # a signal ends wait, not the launcher
+        status=0
+        wait "$child" || status=$?
+    done
+    child=''
+}
+
+# facts NAME COMMAND...: what a command says of this machine, where there is such a command.
+facts() {
+    command -v "$1" >/dev/null || return 0
+    printf '\n## %s\n' "$*"
+    timeout 30 "$@" 2>&1 || true
+}
+{
+    echo "# $KIND on $SITE, job $SLURM_JOB_ID, node $(uname -n)"
+    if type module >/dev/null 2>&1; then
+        printf '\n## module -t list\n'
+        module -t list 2>&1 || true
+    fi
+    facts scontrol show job "$SLURM_JOB_ID"
+    facts "${launcher[0]}" --version
+    facts lscpu
+    facts numactl -H
+    facts nvidia-smi -q
+    facts nvidia-smi topo -m
+    facts ucx_info -v
+    facts ibstat
+    facts "$PYTHON" -m pip freeze
+} >"$DIR/facts-$tag.txt"
+
+if [ "$KIND" = check ]; then
+    if has "$PYTHON" mpicoll doctor; then
+        "$PYTHON" -m mpicoll doctor || echo "$name: doctor found something, exit status $?" >&2
+    else
+        echo "$name: this version has no doctor; the health run follows"
+    fi
+fi
+
+# Start the ranks once, count them, and see where they are.
+echo "$name: ${launcher[*]}"
+came=$DIR/ranks-$tag.txt
+MPICOLL_PLACE_SAY=1 launch timeout "$START_LIMIT" "$PYTHON" "$ROOT/jobs/ranks.py" >"$came"
+[ -z "$ended" ] || stop "ended before the first launch" 1
+count=$(grep -c '^mpicoll rank ' "$came" || true)
+worlds=$(awk '/^mpicoll rank / { print $5 }' "$came" | sort -nu | tr '\n' ' ')
+hosts=$(awk '/^mpicoll rank / { print $7 }' "$came" | sort -u | wc -l)
+if [ "$status" -eq 124 ]; then
+    stop "no start within $START_LIMIT s ($count of $p ranks came): the launcher and the MPI library do not meet; see srun --mpi=list and MPICOLL_LAUNCH"
+elif [ "$count" -gt 1 ] && [ "$worlds" = "1 " ]; then
+    stop "$count worlds of one rank, not one of $p: the launcher is of another MPI, or lacks the right --mpi; see srun --mpi=list and MPICOLL_LAUNCH"
+elif [ "$count" -ne "$p" ] || [ "$worlds" != "$p " ]; then
+    stop "$count of $p ranks came${worlds:+, in a world of ${worlds% }}: see $came and the lines above"
+elif [ "$hosts" -ne "$nodes" ]; then
+    stop "the ranks are on $hosts nodes, $nodes were asked for: see $came"
+elif [ "$status" -ne 0 ]; then
+    stop "the launcher ended with status $status though all $p ranks came: see the lines above"
+fi
+each=$(awk '/^mpicoll rank / { n[$7]++ } END { for (h in n) print n[h] }' "$came" | sort -n | uniq | tr '\n' ' ')
+[ "$each" = "$RANKS_PER_NODE " ] || echo "$name: uneven: ${each% } ranks a node, not $RANKS_PER_NODE" >&2
+
+whole=0 wrong=0
+for ((k = 1; k <= REPEATS; k++)); do
+    [ -z "$ended" ] || break
+    id=$tag-$k
+    launch "$PYTHON" -m mpicoll.bench "${BENCH[@]}" --max-time "$SECONDS_EACH" -J "$DIR" --launch "$id"
+    file=$(grep -lF "\"launch\":\"$id\"" "$DIR"/*.jsonl /dev/null | head -n 1 || true)
+    if [ -z "$file" ]; then
+        echo "$name: launch $k of $REPEATS left no run file (status $status)" >&2
+    elif ! of_ranks "$file" "$p"; then
+        stop "launch $k ran on other ranks than the $p that were asked for: see the first line of $file"
+    elif complete "$file" "$p"; then
+        whole=$((whole + 1))
+    else
+        echo "$name: launch $k of $REPEATS stopped early (status $status); its rows are in $file" >&2
+    fi
+    case $status in
+        1) wrong=1 ;;
+        2) break ;; # the bench refused: it would again
+    esac
+done
+
+echo "$name: $whole of $REPEATS launches on $p ranks, $nodes nodes: $DIR"
+[ "$wrong" -eq 0 ] || stop "a launch ended with status 1: a wrong result or a failed rank; see the lines above" 1
+[ "$whole" -eq "$REPEATS" ] || exit 1

@@ -1,0 +1,147 @@
+#!/bin/sh
+# Run a command as one rank of a node, on the network card (NIC) nearest to the rank's GPU. POSIX.
+#
+#   place.sh COMMAND...    after a launcher: srun ... place.sh python -m mpicoll.bench
+#   place.sh               print the choice only
+#
+# MPICOLL_NIC     auto (default): by nvidia-smi topo -m, else by NUMA node; none: leave it to the MPI library;
+#                 or the cards themselves, local rank 0 first: "mlx5_0:1 mlx5_1:1" (more ranks than cards: in turn)
+# MPICOLL_HIDE_GPUS=1    let each rank see its own GPU only; this can defeat CUDA IPC between the ranks of a node
+# MPICOLL_PLACE_SAY=1    print the choice to the standard error
+#
+# The choice is UCX_NET_DEVICES; one that is set already stays. MPICOLL_PLACE, in words, goes into the run file.
+set -u
+
+SYS=${MPICOLL_SYSFS:-/sys}
+rank=${SLURM_PROCID:-${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-0}}}}
+# The launcher's own variables first: under mpirun, Slurm's are those of the daemon that started the ranks.
+rank=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-$rank}}
+local=${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:-${MV2_COMM_WORLD_LOCAL_RANK:-${SLURM_LOCALID:-0}}}}
+case $local in '' | *[!0-9]*) local=0 ;; esac
+
+# item N WORDS...: word N, counted from 0, in turn.
+item() {
+    turn=$1
+    shift
+    [ $# -gt 0 ] || return 0
+    shift $((turn % $#))
+    printf '%s' "$1"
+}
+
+# Cards with an active port, as UCX names them; Ethernet ones only where there is no InfiniBand.
+active() {
+    infiniband='' other=''
+    for port in "$SYS"/class/infiniband/*/ports/*; do
+        case $(cat "$port/state" 2>/dev/null) in *ACTIVE*) ;; *) continue ;; esac
+        card=${port%/ports/*}
+        case $(cat "$port/link_layer" 2>/dev/null) in
+            Ethernet) other="$other ${card##*/}:${port##*/}" ;;
+            *) infiniband="$infiniband ${card##*/}:${port##*/}" ;;
+        esac
+    done
+    printf '%s' "${infiniband:-$other}"
+}
+
+# Of the matrix that nvidia-smi topo -m prints: the card nearest to a GPU. GPUs that share their nearest take turns.
+nearest() {
+    nvidia-smi topo -m 2>/dev/null | awk -v gpu="$1" -v usable="$2" '
+        BEGIN {
+            split("PIX PXB PHB NODE SYS", order, " ")
+            for (i in order) distance[order[i]] = i
+            many = split(usable, card, " ")
+            for (i = 1; i <= many; i++) { split(card[i], part, ":"); if (!(part[1] in port)) port[part[1]] = part[2] }
+        }
+        { gsub(/\033\[[0-9;]*m/, ""); gsub(/\r/, "") }
+        !columns && $1 == "GPU0" { for (i = 1; i <= NF && $i != "CPU"; i++) column[i] = $i; columns = i - 1; next }
+        columns && $1 ~ /^GPU[0-9]+$/ { for (i = 1; i <= columns; i++) cell[$1, i] = $(i + 1) }
+        $1 ~ /^NIC[0-9]+:$/ { sub(/:$/, "", $1); alias[$1] = $2 }
+        function best(g,   i, name, d, found) {
+            near = 9
+            for (i = 1; i <= columns; i++) {
+                name = column[i] in alias ? alias[column[i]] : column[i]
+                d = distance[cell["GPU" g, i]]
+                if (name ~ /^GPU/ || !d || (many && !(name in port))) continue
+                if (d < near) { near = d; found = "" }
+                if (d == near) found = found " " name ":" (name in port ? port[name] : 1)
+            }
+            return found
+        }
+        END {
+            for (g = 0; g < gpu; g++) seen[best(g)]++
+            mine = best(gpu)
+            many_near = split(mine, pick, " ")
+            if (many_near) print pick[seen[mine] % many_near + 1], order[near]
+        }'
+}
+
+# Without a GPU: the cards on the NUMA node of the first core that this rank may use.
+by_numa() {
+    core=$(sed -n 's/^Cpus_allowed_list:[[:space:]]*\([0-9]*\).*/\1/p' /proc/self/status)
+    node=''
+    for found in "$SYS/devices/system/cpu/cpu$core"/node[0-9]*; do node=${found##*/node}; done
+    here=''
+    for one in "$@"; do
+        [ "$(cat "$SYS/class/infiniband/${one%:*}/device/numa_node" 2>/dev/null)" = "$node" ] && here="$here $one"
+    done
+    # shellcheck disable=SC2086 # words
+    if [ -n "$here" ]; then
+        printf '%s NUMA node %s' "$(item "$local" $here)" "$node"
+    else
+        printf '%s in turn' "$(item "$local" "$@")"
+    fi
+}
+
+gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU ')
+gpu=''
+if [ "${gpus:-0}" -gt 0 ]; then
+    gpu=$((local % gpus))
+    case ${CUDA_VISIBLE_DEVICES:-} in
+        '' | *[!0-9,]*) ;;
+        *)
+            # shellcheck disable=SC2046 # words
+            gpu=$(item "$local" $(printf '%s' "$CUDA_VISIBLE_DEVICES" | tr ',' ' '))
+            # A control group renumbers what it lets through, and nvidia-smi counts those only.
+            [ "${gpu:-0}" -lt "$gpus" ] || gpu=$((local % gpus))
+            ;;
+    esac
+fi
+
+nic='' why=''
+if [ -n "${UCX_NET_DEVICES:-}" ]; then
+    nic=$UCX_NET_DEVICES why='UCX_NET_DEVICES was set'
+else
+    case ${MPICOLL_NIC:-auto} in
+        none) why='MPICOLL_NIC=none' ;;
+        auto)
+            cards=$(active)
+            if [ -z "$cards" ] && [ -d "$SYS/class/infiniband" ] && [ -n "$(ls "$SYS/class/infiniband")" ]; then
+                why='no card has an active port'
+            else
+                chosen=''
+                [ -z "$gpu" ] || chosen=$(nearest "$gpu" "$cards")
+                if [ -n "$chosen" ]; then
+                    chosen="$chosen in nvidia-smi topo"
+                elif [ -n "$cards" ]; then
+                    # shellcheck disable=SC2086 # words
+                    chosen=$(by_numa $cards)
+                fi
+                nic=${chosen%% *} why=${chosen#* }
+                [ -n "$nic" ] || why='no InfiniBand card found'
+            fi
+            ;;
+        *)
+            # shellcheck disable=SC2086 # words
+            nic=$(item "$local" $MPICOLL_NIC) why='MPICOLL_NIC'
+            ;;
+    esac
+fi
+
+[ -z "$nic" ] || export UCX_NET_DEVICES="$nic"
+if [ "${MPICOLL_HIDE_GPUS:-0}" = 1 ] && [ -n "$gpu" ]; then
+    export CUDA_VISIBLE_DEVICES="$gpu"
+fi
+export MPICOLL_PLACE="GPU ${gpu:-none}, NIC ${nic:-not chosen} ($why)"
+if [ $# -eq 0 ] || [ "${MPICOLL_PLACE_SAY:-0}" = 1 ]; then
+    printf 'mpicoll place: %s rank %s, local %s: %s\n' "$(uname -n)" "$rank" "$local" "$MPICOLL_PLACE" >&2
+fi
+[ $# -eq 0 ] || exec "$@"
