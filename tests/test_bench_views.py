@@ -169,7 +169,7 @@ def test_the_record_explains_a_run(tmp_path):
     assert (first["launch"], first["sync"], first["arrival_skew"]) == ("third", "window", {"1": 300.0})
     assert first["launcher"]["UCX_TLS"] == "self,sm,tcp"
     assert "SECRET" not in files[0].read_text()
-    assert {"host", "node", "cores", "numa", "cpu", "governor", "gpus", "rank"} == set(first["ranks"][0])
+    assert {"host", "node", "cores", "numa", "cpu", "governor", "gpus", "place", "rank"} == set(first["ranks"][0])
     assert len(first["source"]["revision"]) == 40
     assert first["timer_us"] > 0
     assert last == {"record": "end", "complete": True}

@@ -49,7 +49,8 @@ GOVERNOR = "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_governor"
 class Machine:
     """``hosts``, ``nodes`` (0, 1, ... in order of appearance) and ``cores`` of each rank, in rank order.
 
-    ``hardware`` of each rank: its NUMA nodes, the model of its CPU, the governor of its first core, the GPUs it sees.
+    ``hardware`` of each rank: its NUMA nodes, the model of its CPU, the governor of its first core, the GPUs it sees,
+    and the GPU and NIC that the job chose.
     """
 
     hosts: list[str]
@@ -91,7 +92,7 @@ def survey(comm: MPI.Intracomm) -> Machine:
 
 
 def _hardware(cores: list[int]) -> dict[str, object]:
-    """NUMA nodes, CPU model and governor, as far as they can be read."""
+    """NUMA nodes, CPU model, governor and placement, as far as they can be read."""
     numa = []
     for name in sorted(os.listdir(NODES)) if os.path.isdir(NODES) else ():
         if re.fullmatch(r"node\d+", name) and _listed(_text(f"{NODES}/{name}/cpulist")) & set(cores):
@@ -100,7 +101,9 @@ def _hardware(cores: list[int]) -> dict[str, object]:
     governor = _text(GOVERNOR.format(cores[0])).strip() if cores else ""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     gpus = visible.split(",") if visible else sorted(name[6:] for name in os.listdir("/dev") if GPU.fullmatch(name))
-    return {"numa": numa, "cpu": model[1] if model else None, "governor": governor or None, "gpus": gpus}
+    place = os.environ.get("MPICOLL_PLACE")  # what jobs/place.sh chose for this rank
+    found = {"numa": numa, "cpu": model[1] if model else None, "governor": governor or None}
+    return {**found, "gpus": gpus, "place": place}
 
 
 def _text(path: str) -> str:
