@@ -5,6 +5,7 @@ name="mpicoll collect"
 . "$ROOT/jobs/common.sh"
 cd "$ROOT" || exit 2
 shopt -s nullglob
+load_modules
 
 missing=0
 for nodes in "${NODE_COUNTS[@]}"; do

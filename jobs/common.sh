@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2153 # MODULES is set by the script that submit.sh writes
 # What submit.sh, job.sh and collect.sh share. Bash; sourced.
 
 # stop REASON [STATUS]: one line, and out.
@@ -29,4 +29,26 @@ of_ranks() {
     local first
     IFS= read -r first <"$1" || [ -n "$first" ] || return 1
     [[ $first == *"\"size\":$2,"* ]]
+}
+
+# load_modules: those of $MODULES, in their order.
+load_modules() {
+    local file module loaded
+    [ -n "$MODULES" ] || return 0
+    for file in /etc/profile.d/lmod.sh /etc/profile.d/z00_lmod.sh /etc/profile.d/modules.sh; do
+        if ! type module >/dev/null 2>&1 && [ -r "$file" ]; then
+            set +eu # neither these files nor module, a shell function, mind them
+            # shellcheck disable=SC1090
+            . "$file"
+            set -eu
+        fi
+    done
+    type module >/dev/null 2>&1 || stop "no module command here, and MPICOLL_MODULES asks for: $MODULES"
+    for module in $MODULES; do
+        loaded=1
+        set +eu
+        module load "$module" || loaded=0
+        set -eu
+        [ "$loaded" = 1 ] || stop "module load $module failed: set MPICOLL_MODULES to what module avail shows"
+    done
 }

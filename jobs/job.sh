@@ -21,21 +21,7 @@ asked=$((NODES * RANKS_PER_NODE))
 [ "${SLURM_NTASKS:-$asked}" -eq "$asked" ] ||
     stop "$SLURM_NTASKS ranks are allowed, $asked were asked for: Slurm changed the request; see scontrol show job $SLURM_JOB_ID"
 
-if [ -n "$MODULES" ]; then
-    if ! type module >/dev/null 2>&1; then
-        for file in /etc/profile.d/lmod.sh /etc/profile.d/z00_lmod.sh /etc/profile.d/modules.sh; do
-            # shellcheck disable=SC1090
-            [ ! -r "$file" ] || { set +u && . "$file" && set -u; }
-        done
-    fi
-    type module >/dev/null 2>&1 || stop "no module command here, and MPICOLL_MODULES asks for: $MODULES"
-    for module in $MODULES; do
-        set +eu # module is a shell function that minds neither
-        module load "$module" && loaded=1 || loaded=0
-        set -eu
-        [ "$loaded" = 1 ] || stop "module load $module failed: set MPICOLL_MODULES to what module avail shows"
-    done
-fi
+load_modules
 for pair in "${EXPORTS[@]}"; do
     # shellcheck disable=SC2163 # NAME=VALUE
     export "$pair"
@@ -105,7 +91,7 @@ facts() {
         module -t list 2>&1 || true
     fi
     facts scontrol show job "$SLURM_JOB_ID"
-    facts "${launcher[0]}" --version
+    case ${launcher[0]##*/} in srun | mpirun | mpiexec) facts "${launcher[0]}" --version ;; esac
     facts lscpu
     facts numactl -H
     facts nvidia-smi -q

@@ -230,7 +230,7 @@ LAUNCH_FLAGS=$(quoted "$MPICOLL_LAUNCH_FLAGS")
 CPU_BIND=$(quoted "$MPICOLL_CPU_BIND")
 GPU_BIND=$(quoted "$MPICOLL_GPU_BIND")
 NIC=$(quoted "$MPICOLL_NIC")
-HIDE_GPUS=$MPICOLL_HIDE_GPUS
+HIDE_GPUS=$(quoted "$MPICOLL_HIDE_GPUS")
 EXPORTS=($(quoted "${exports[@]}" "${more[@]}"))
 BENCH=($(quoted "${options[@]}" "${bench[@]}"))
 . "\$ROOT/jobs/job.sh"
@@ -268,6 +268,7 @@ set -euo pipefail
 ROOT=$(quoted "$ROOT")
 DIR=$(quoted "$dir")
 PYTHON=$(quoted "$MPICOLL_PYTHON")
+MODULES=$(quoted "$MPICOLL_MODULES")
 NODE_COUNTS=(${list[*]})
 RANKS_PER_NODE=$ranks
 REPEATS=$repeats

@@ -31,7 +31,8 @@ for word; do case $word in --ntasks=*) n=${word#*=} ;; --ntasks-per-node=*) each
 while [[ $1 == --* ]]; do shift; done
 start=${FAKE_STARTS:-$n} pids=()
 for ((r = 0; r < start; r++)); do
-    SLURM_PROCID=$r SLURM_LOCALID=$((r % each)) SLURM_NTASKS=$n FAKE_NODE=${FAKE_NODE:-h$((r / each))} "$@" &
+    node=h$((FAKE_FIRST ? r >= FAKE_FIRST : r / each)) # $FAKE_FIRST: ranks on the first of two nodes
+    SLURM_PROCID=$r SLURM_LOCALID=$((r % each)) SLURM_NTASKS=$n FAKE_NODE=${FAKE_NODE:-$node} "$@" &
     pids+=($!)
 done
 echo "${pids[@]}" >"$FAKE/pids"
@@ -46,6 +47,7 @@ kill -TERM $(cat "$FAKE/pids")
 # Keeps what it was given; the number of the job is that of the call.
 SBATCH = """#!/usr/bin/env bash
 n=$(($(ls "$FAKE" | grep -c '^sbatch-.*script$') + 1))
+if [ "$n" -gt "${FAKE_JOBS:-99}" ]; then echo "sbatch: error: Invalid account" >&2; exit 1; fi
 printf '%s\\n' "$@" >"$FAKE/sbatch-$n.words"
 cat >"$FAKE/sbatch-$n.script"
 echo "$n;cluster"
@@ -65,7 +67,7 @@ case "$*" in
     *) exit 2 ;;
 esac
 """
-# Rank 0's run file, by the bench's own naming; stops early in the launches of $FAKE_CUT, and waits in those of $FAKE_WAIT.
+# Rank 0's run file, by the bench's own naming. Launches in $FAKE_CUT stop early, those in $FAKE_WAIT wait for a signal.
 BENCH = """
 import json, os, signal, sys, time
 import mpi4py
@@ -191,7 +193,7 @@ def test_shellcheck():
 
 def dry(*words: str) -> str:
     """A dry run as text: what is printed, what is complained, the status; no path and no date of this machine."""
-    command = [str(JOBS / "submit.sh"), *words, "--dry-run"]
+    command = [str(JOBS / "submit.sh"), "--dry-run", *words]
     done = subprocess.run(command, env=clean(), capture_output=True, text=True, timeout=LIMIT_S)
     text = done.stdout + done.stderr + f"exit status {done.returncode}\n"
     return re.sub(r"\d{8}T\d{6}", "DATE", text.replace(str(ROOT), "/CLONE"))
@@ -346,6 +348,39 @@ def test_ranks_that_are_not_those_asked_for_stop_the_job(cluster, env, said):
     assert status == 2
     assert said in out
     assert not cluster.results()
+
+
+def test_modules_are_loaded_in_order_or_the_job_says_which_is_missing(cluster):
+    module = 'module() { case $1 in load) [ "$2" != gone ] && echo "loaded $2" ;; esac; }; export -f module; exec "$@"'
+    assert cluster.submit("generic", "check", "--seconds", "1", MPICOLL_MODULES="gcc ompi/5").returncode == 0
+    words = ["bash", "-c", module, "bash", "env"]
+    env = subprocess.run(words, env=clean(), capture_output=True, text=True, timeout=LIMIT_S).stdout
+    name, body = re.search(r"^(BASH_FUNC_module\S*?)=(.*?^\})", env, re.MULTILINE | re.DOTALL).groups()
+    status, out = cluster.run(**{name: body})
+    assert status == 0, out
+    assert out.index("loaded gcc") < out.index("loaded ompi/5")
+    assert cluster.submit("generic", "check", MPICOLL_MODULES="gone gcc").returncode == 0
+    status, out = cluster.run(2, **{name: body})
+    assert status == 2
+    assert "module load gone failed" in out
+    assert "loaded gcc" not in out
+
+
+def test_uneven_ranks_a_node_are_said_and_run(cluster):
+    words = ("generic", "check", "--ranks-per-node", "4", "--seconds", "1")
+    assert cluster.submit(*words).returncode == 0
+    status, out = cluster.run(FAKE_FIRST="3")
+    assert status == 0, out
+    assert "uneven: 3 5 ranks a node, not 4" in out
+    assert "1 of 1 launches on 8 ranks, 2 nodes" in out
+
+
+def test_what_sbatch_refuses_is_said_with_its_line(cluster):
+    done = cluster.submit("generic", "scaling", FAKE_JOBS="1")
+    assert done.returncode == 1
+    assert "Invalid account" in done.stderr
+    assert "sbatch refused: sbatch --parsable --job-name=mpicoll-scaling-p8" in done.stderr
+    assert done.stdout.startswith("job 1: ")  # this one is in the queue
 
 
 def test_a_launcher_that_is_not_there(cluster):
