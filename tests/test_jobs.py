@@ -55,7 +55,9 @@ echo "$n;cluster"
 # The interpreter of a rank: ranks.py and the bench, as a world of $FAKE_WORLD ranks or of those that were asked for.
 PYTHON = """#!/usr/bin/env bash
 case "$*" in
-    */ranks.py) echo "mpicoll rank $SLURM_PROCID of ${FAKE_WORLD:-$SLURM_NTASKS} on $FAKE_NODE" ;;
+    */ranks.py)
+        sleep "${FAKE_LATE:-0}"
+        echo "mpicoll rank $SLURM_PROCID of ${FAKE_WORLD:-$SLURM_NTASKS} on $FAKE_NODE" ;;
     "-m mpicoll.bench --help") echo "${FAKE_HELP:-}" ;;
     "-m mpicoll.bench "*)
         [ "$SLURM_PROCID" = 0 ] || exit 0
@@ -86,7 +88,9 @@ with open(named(argv[argv.index("-J") + 1], size), "x") as file:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
         open(os.environ["FAKE"] + "/waits", "x").close()
         time.sleep(30)
-    if this not in os.environ.get("FAKE_CUT", "").split():
+    if this in os.environ.get("FAKE_CUT", "").split():
+        print('{"record":"end","complete":false,"reason":"SIGTERM"}', file=file)
+    else:
         print('{"record":"end","complete":true}', file=file)
 sys.exit(int(os.environ.get("FAKE_STATUS", "0")))
 """
@@ -366,6 +370,15 @@ def test_modules_are_loaded_in_order_or_the_job_says_which_is_missing(cluster):
     assert "loaded gcc" not in out
 
 
+def test_ranks_that_wait_for_each_other_are_given_up(cluster):
+    assert cluster.submit("generic", "check").returncode == 0
+    script = cluster.fake / "sbatch-1.script"
+    script.write_text(script.read_text().replace("START_LIMIT=300", "START_LIMIT=1"))
+    status, out = cluster.run(FAKE_LATE="20")
+    assert status == 2
+    assert "no start within 1 s (0 of 4 ranks came)" in out
+
+
 def test_uneven_ranks_a_node_are_said_and_run(cluster):
     words = ("generic", "check", "--ranks-per-node", "4", "--seconds", "1")
     assert cluster.submit(*words).returncode == 0
@@ -631,6 +644,11 @@ def test_under_mpirun_the_launchers_rank_counts_not_that_of_slurms_daemon(node):
     by_hand = {"MPICOLL_NIC": "a:1 b:1 c:1"}
     assert node.choice(0, OMPI_COMM_WORLD_LOCAL_RANK="2", **by_hand)[0] == "c:1"
     assert node.choice(0, MPI_LOCALRANKID="1", **by_hand)[0] == "b:1"
+    for own in ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"):
+        env = clean() | {"SLURM_PROCID": "0"} | {own: "5"}
+        words = ["sh", str(JOBS / "place.sh")]
+        done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=LIMIT_S)
+        assert " rank 5, " in done.stderr
 
 
 def test_gpus_are_hidden_only_when_asked(node):
