@@ -13,9 +13,8 @@
 set -u
 
 SYS=${MPICOLL_SYSFS:-/sys}
-rank=${SLURM_PROCID:-${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-0}}}}
 # The launcher's own variables first: under mpirun, Slurm's are those of the daemon that started the ranks.
-rank=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-$rank}}
+rank=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-${SLURM_PROCID:-${PMIX_RANK:-0}}}}
 local=${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:-${MV2_COMM_WORLD_LOCAL_RANK:-${SLURM_LOCALID:-0}}}}
 case $local in '' | *[!0-9]*) local=0 ;; esac
 
