@@ -1,1 +1,1 @@
-"""From collected runs to parameters, forecasts and advice. Runs from the clone; imports no MPI."""
+"""From run files to answers: ``python -m analysis COMMAND RUNS…``. Runs from the clone; needs no MPI."""

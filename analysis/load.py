@@ -1,0 +1,106 @@
+"""Sniff what a file is, read it, and say what was taken, what was left and why."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pandas as pd
+
+from .readers import csv, imb, nccl, nccl_json, osu, ours
+from .readers.nccl import BARE_ROW
+from .readers.text import Source
+from .samples import Asked, Found, RefusedError, table
+
+Reader = Callable[[Source, Asked], Found]
+_ENDINGS = ("*.jsonl", "*.json", "*.txt", "*.csv", "*.out", "*.log")
+# What only the tables of a benchmark hold; a log around them may mention anything.
+_MARKS: tuple[tuple[str, Reader, str], ...] = (
+    ("OSU", osu.read, r"#\s*OSU MPI|^#?\s*Size\s.*\([a-z]+\)"),
+    ("IMB", imb.read, r"#bytes\s.*#repetitions|#[\s-]*Benchmarking\s"),
+    ("nccl-tests", nccl.read, r"\balgbw\s+busbw\b|^#.*\bminBytes\b"),
+)
+
+
+def files(runs: Iterable[str]) -> list[str]:
+    """The files that are meant; a directory means those in it that may be run files."""
+    names: list[str] = []
+    for run in runs:
+        path = Path(run)
+        if path.is_dir():
+            inside = sorted({str(file) for ending in _ENDINGS for file in path.glob(ending) if file.is_file()})
+            if not inside:
+                raise RefusedError(run, None, "a directory without run files")
+            names += inside
+        else:
+            names.append(run)
+    twice = next((name for i, name in enumerate(names) if Path(name) in map(Path, names[:i])), None)
+    if twice:
+        raise RefusedError(twice, None, "named a second time: its rows would count twice")
+    return names
+
+
+def load_file(name: str, asked: Asked = Asked()) -> Found:  # noqa: B008
+    """One file, or ``RefusedError``."""
+    try:
+        raw = Path(name).read_bytes()
+    except OSError as error:
+        raise RefusedError(name, None, error.strerror or str(error)) from None
+    if not raw.strip():
+        raise RefusedError(name, None, "an empty file")
+    if b"\0" in raw:
+        raise RefusedError(name, None, "not text (compressed, or UTF-16?)")
+    source = Source(name, raw.decode("utf-8-sig", errors="replace"))
+    return _reader(source)(source, asked)
+
+
+def load(runs: Iterable[str], asked: Asked = Asked()) -> pd.DataFrame:  # noqa: B008
+    """The table of all files; the first that cannot be read raises ``RefusedError``."""
+    return table([load_file(name, asked) for name in files(runs)])
+
+
+def _reader(source: Source) -> Reader:
+    """By what the file holds, never by its name."""
+    text = source.text.lstrip()
+    if re.match(r"\[\s*(\{|$)", text):
+        return nccl_json.read
+    if text.startswith("{"):
+        return nccl_json.read if _is_document(text) else ours.read
+    kinds = [(name, reader) for name, reader, mark in _MARKS if re.search(mark, text, re.MULTILINE)]
+    if len(kinds) > 1:
+        raise RefusedError(
+            source.file, None, f"tables of {' and '.join(name for name, _ in kinds)} in one file: split it"
+        )
+    if kinds:
+        return kinds[0][1]
+    lines = [line for line in source.lines() if line.strip() and not line.lstrip().startswith("#")]
+    if any(BARE_ROW.match(line) for line in lines):
+        return nccl.read
+    if len(lines) > 1 and (cut := next((mark for mark in ",;\t" if mark in lines[0]), "")) and cut in lines[1]:
+        return csv.read
+    first = next(at for at, line in enumerate(source.text.split("\n"), 1) if line.strip())
+    raise RefusedError(source.file, first, f"no table that is known: {text.splitlines()[0][:60]!r}")
+
+
+def _is_document(text: str) -> bool:
+    """A JSON document of nccl-tests, and not lines of ours, perhaps cut."""
+    return not text.startswith('{"record"'[: len(text)]) and not re.match(r'\{\s*"record"', text)
+
+
+def summary(found: Found) -> list[str]:
+    """What was taken, what was left and why, for a person."""
+    rows = found.rows
+    sizes = sorted({row.size for row in rows if row.size is not None})
+    ranks = ", ".join(map(str, sizes)) or "unknown"
+    launches = len({row.launch for row in rows})
+    collectives = ", ".join(sorted({row.collective for row in rows}))
+    algorithms = sorted({f"{row.library}:{row.algorithm}" for row in rows})
+    named = ", ".join(algorithms[:4]) + (f" and {len(algorithms) - 4} more" if len(algorithms) > 4 else "")
+    span = f"{min(row.nbytes for row in rows)} to {max(row.nbytes for row in rows)} bytes"
+    head = f"{found.file}: {found.kind}, {len(rows)} rows taken: {collectives}, p {ranks}, {span}, {named}"
+    lines = [f"{head}, {launches} launch{'es' if launches > 1 else ''}"]
+    for reason, where in found.left.items():
+        some = ", ".join(map(str, where[:3])) + (", …" if len(where) > 3 else "")
+        lines.append(f"  left {len(where)}: {reason} (line {some})")
+    return lines + [f"  note: {note}" for note in found.notes]

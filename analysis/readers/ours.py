@@ -1,0 +1,99 @@
+"""Our own run files: JSON Lines, cut at any byte, appended to one another, several launches."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from ..samples import Asked, Found, Row, median_interval
+from .text import Source
+
+SCHEMA = 1
+_RUN = '{"record":"run"'
+_DECODER = json.JSONDecoder()
+
+
+def read(source: Source, asked: Asked) -> Found:
+    """Every whole sample of every launch in the file."""
+    found = Found(source.file, "ours", asked)
+    launch, runs, open_run, known = 0, 0, 0, set[Any]()
+    for at, record in _records(found, source):
+        kind = record.get("record")
+        if kind == "run":
+            if record.get("schema") != SCHEMA:
+                found.refuse(at, f"schema {record.get('schema')!r}; this reads schema {SCHEMA}")
+            if open_run:
+                found.note(f"line {open_run}: a run that was cut short")
+            launch, runs, open_run = launch + bool(runs), runs + 1, at
+        elif kind == "end":
+            if not record.get("complete"):
+                found.note(f"line {at}: a run that was stopped: {record.get('reason') or 'no reason given'}")
+            open_run = 0
+        elif kind == "sample":
+            try:
+                _sample(found, at, record, launch)
+            except (KeyError, TypeError, ValueError) as error:
+                found.refuse(at, f"not a sample of ours: {type(error).__name__} {error}")
+        elif not isinstance(kind, str):
+            found.refuse(at, "a line without the kind of its record")
+        elif kind not in ("calibration", *known):
+            known.add(kind)
+            found.note(f"line {at}: records of kind {kind!r} are passed over")
+    if open_run:
+        found.note(f"line {open_run}: a run without its end")
+    return found.whole()
+
+
+def _records(found: Found, source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a file. A cut one may be followed on its line by the next run, when files were joined."""
+    lines = source.text.split("\n")
+    last = max((at for at, line in enumerate(lines, 1) if line.strip()), default=0)
+    for at, line in enumerate(lines, 1):
+        rest = line.strip()
+        while rest:
+            try:
+                record, end = _DECODER.raw_decode(rest)
+            except ValueError:
+                after = rest.find(_RUN, 1)
+                if after < 0 and at < last:
+                    found.refuse(at, "a damaged line in the middle of the file")
+                found.leave(at, "cut row")
+                rest = rest[after:] if after > 0 else ""
+                continue
+            if not isinstance(record, dict):
+                found.refuse(at, "a line that is no record")
+            yield at, record
+            rest = rest[end:].lstrip()
+
+
+def _sample(found: Found, at: int, record: dict[str, Any], launch: int) -> None:
+    """One sample; those that were skipped have no times."""
+    times = record["times_us"]
+    if record.get("skipped") or not times:
+        found.leave(at, "skipped by the bench" if record.get("skipped") else "no times")
+        return
+    if not all(isinstance(time, (int, float)) and 0 <= time < 1e300 for time in times):
+        found.refuse(at, "times_us holds something that is no time")
+    time_us, low, high = median_interval(times)
+    found.take(
+        Row(
+            at, str(record["collective"]), _whole(record["nbytes"]), time_us,
+            library=record["library"], algorithm=record["algorithm"], size=_whole(record["size"]),
+            nodes=record.get("nodes"), dtype=record["dtype"], op=record["op"], count=_whole(record["count"]),
+            in_place=bool(record["in_place"]),
+            low_us=_or(record.get("low_us"), low), high_us=_or(record.get("high_us"), high),
+            n_samples=len(times), wrong=record.get("wrong"), launch=launch, call=record.get("call"),
+            sync=record.get("sync"), segment_bytes=record.get("segment_bytes"),
+        )
+    )  # fmt: skip
+
+
+def _whole(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{value!r} is no whole number")
+    return value
+
+
+def _or(value: Any, other: float) -> float:
+    return other if value is None else float(value)

@@ -1,0 +1,106 @@
+"""What printed tables have in common: prefixes, rows and their width, units, tables that just stop."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ..samples import Found
+
+# mpirun's and srun's labels before each line, perhaps with a time stamp: "Mon Oct 15 2018[1,0]<stdout>:", "0: ".
+_LABEL = re.compile(r"^(?:.{0,60}?\[\d+,\d+\]<std(?:out|err)>:|\s*\d+:\s(?=\s*[#\d]))")
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+_UNITS = {"us": 1.0, "usec": 1.0, "usecs": 1.0, "microseconds": 1.0, "µs": 1.0, "ms": 1e3, "msec": 1e3}
+_UNITS |= {"milliseconds": 1e3, "s": 1e6, "sec": 1e6, "secs": 1e6, "seconds": 1e6, "ns": 1e-3, "nsec": 1e-3}
+WORDS = {"pass", "fail", "n/a", "-", "nan"}
+
+
+class Source(NamedTuple):
+    """A file as text."""
+
+    file: str
+    text: str
+
+    def lines(self) -> list[str]:
+        """Its lines without labels and line ends; a last empty one is none."""
+        lines = [_LABEL.sub("", line.rstrip("\r")) for line in self.text.split("\n")]
+        return lines[:-1] if lines and not lines[-1] else lines
+
+    @property
+    def ended(self) -> bool:
+        """Its last line came to its end."""
+        return self.text.endswith("\n")
+
+
+def number(token: str) -> float | None:
+    """A plain number, or nothing."""
+    return float(token) if _NUMBER.fullmatch(token) else None
+
+
+def factor(unit: str) -> float | None:
+    """Microseconds in a unit."""
+    return _UNITS.get(unit.strip().lower())
+
+
+def unit_of(column: str) -> float | None:
+    """Microseconds in the unit that a column's name carries: ``t_max[usec]``, ``time (seconds)``, ``time_us``."""
+    found = re.search(r"[(\[]([^)\]]+)[)\]]\s*$", column) or re.search(r"_([a-zµ]+)$", column)
+    return factor(found[1]) if found else None
+
+
+@dataclass
+class Table:
+    """A table that is being read: its columns by name, and the rows so far."""
+
+    line: int
+    columns: list[str]
+    rows: list[tuple[int, dict[str, str]]] = field(default_factory=list)
+    lengths: list[tuple[int, str]] = field(default_factory=list)
+    short: int | None = None
+    facts: dict[str, Any] = field(default_factory=dict)
+    failed: set[int] = field(default_factory=set)
+
+    def feed(self, found: Found, at: int, line: str) -> bool:
+        """Take a line if it is a row: one that starts with a whole number. Text between rows is passed over."""
+        tokens = line.split()
+        if not tokens or not tokens[0].isdecimal():
+            return False
+        if not all(number(token) is not None or token.lower() in WORDS for token in tokens):
+            if len(tokens) > 1 and tokens[1][0].isdigit() and len(tokens) >= len(self.columns):
+                found.leave(at, "damaged row")
+            return False
+        if len(tokens) > len(self.columns):
+            found.refuse(at, f"{len(tokens)} figures under {len(self.columns)} columns")
+        if self.short is not None:  # a cut row is the last one of its table
+            found.refuse(self.short, f"a row with fewer figures than its {len(self.columns)} columns")
+        if len(tokens) < len(self.columns):
+            self.short = at
+            return False
+        self.rows.append((at, dict(zip(self.columns, tokens))))
+        self.lengths.append((len(line.rstrip()), tokens[-1]))
+        return True
+
+    def finish(self, found: Found, source: Source, last: int) -> None:
+        """Leave what was cut, and refuse what shows that several programs wrote at once."""
+        if self.short is not None:
+            found.leave(self.short, "cut row")
+        if self.rows and self._cut(self.rows[-1][0] == last and not source.ended):
+            found.leave(self.rows.pop()[0], "cut row")
+
+    def _cut(self, open_end: bool) -> bool:
+        (length, token), before = self.lengths[-1], self.lengths[-2:-1]
+        if not before:
+            return open_end
+        fewer = len(token.partition(".")[2]) < len(before[0][1].partition(".")[2])
+        return length < before[0][0] and (open_end or fewer)
+
+
+def once(found: Found, table: Table, key: str) -> None:
+    """Sizes stand once in a table; if not, several singleton programs wrote into one another."""
+    seen: dict[str, int] = {}
+    for at, row in table.rows:
+        if row[key] in seen:
+            reason = f"size {row[key]} a second time in one table (line {seen[row[key]]}): several runs in one another?"
+            found.refuse(at, reason)
+        seen[row[key]] = at

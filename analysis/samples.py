@@ -1,0 +1,196 @@
+"""The one long table that every reader fills: a row is one cell of one launch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, NoReturn
+
+import pandas as pd
+
+COLLECTIVES = ("allreduce", "reduce_scatter", "allgather", "reduce", "bcast")
+
+# Names that the libraries and benchmarks give to types: ours, and the bytes of one element.
+_TYPES = {
+    "int8": (1, "char mpi_char mpi_signed_char mpi_int8_t byte mpi_byte i1"),
+    "uint8": (1, "mpi_unsigned_char mpi_uint8_t u1"),
+    "int16": (2, "short mpi_short mpi_int16_t i2"),
+    "uint16": (2, "mpi_uint16_t u2"),
+    "int32": (4, "int mpi_int mpi_int32_t i4"),
+    "uint32": (4, "mpi_uint32_t mpi_unsigned u4"),
+    "int64": (8, "mpi_long mpi_int64_t mpi_long_long i8"),
+    "uint64": (8, "mpi_uint64_t mpi_unsigned_long u8"),
+    "float16": (2, "half f2"),
+    "bfloat16": (2, "bf16"),
+    "float32": (4, "float mpi_float f4"),
+    "float64": (8, "double mpi_double f8"),
+    "complex64": (8, "mpi_c_float_complex mpi_c_complex c8"),
+    "complex128": (16, "mpi_c_double_complex c16"),
+    "fp8_e4m3": (1, "f8e4m3"),
+    "fp8_e5m2": (1, "f8e5m2"),
+}
+DTYPES = {name: (ours, nbytes) for ours, (nbytes, names) in _TYPES.items() for name in (ours, *names.split())}
+
+
+class RefusedError(Exception):
+    """A file that cannot be read without a guess; says where and why in one line."""
+
+    def __init__(self, file: str, line: int | None, reason: str) -> None:
+        self.file, self.line, self.reason = file, line, reason
+        super().__init__(f"{file}:{line}: {reason}" if line else f"{file}: {reason}")
+
+
+class Asked(NamedTuple):
+    """What the person says where the file does not."""
+
+    size: int | None = None
+    collective: str | None = None
+    unit: str | None = None
+    dtype: str | None = None
+
+
+class Row(NamedTuple):
+    """One cell. ``time_us`` is the median where the file has samples; ``statistic`` says what it is elsewhere."""
+
+    line: int
+    collective: str
+    nbytes: int
+    time_us: float
+    library: str | None = None
+    algorithm: str | None = None
+    size: int | None = None
+    nodes: int | None = None
+    dtype: str | None = None
+    op: str | None = None
+    count: int | None = None  # type: ignore[assignment]  # hides what a tuple counts with
+    in_place: bool | None = None
+    low_us: float | None = None
+    high_us: float | None = None
+    n_samples: int | None = None
+    wrong: int | None = None
+    launch: int = 0
+    statistic: str = "median"
+    call: str | None = None
+    sync: str | None = None
+    segment_bytes: int | None = None
+
+
+COLUMNS = {
+    "file": "str",
+    "kind": "str",
+    "line": "int64",
+    "library": "str",
+    "collective": "str",
+    "algorithm": "str",
+    "size": "Int64",
+    "nodes": "Int64",
+    "dtype": "str",
+    "op": "str",
+    "count": "Int64",
+    "nbytes": "int64",
+    "in_place": "boolean",
+    "time_us": "float64",
+    "low_us": "float64",
+    "high_us": "float64",
+    "n_samples": "Int64",
+    "wrong": "Int64",
+    "launch": "int64",
+    "statistic": "str",
+    "call": "str",
+    "sync": "str",
+    "segment_bytes": "Int64",
+}
+
+
+@dataclass
+class Found:
+    """What one file gave: the rows taken, the rows left and why, and what a person should know."""
+
+    file: str
+    kind: str
+    asked: Asked
+    rows: list[Row] = field(default_factory=list)
+    left: dict[str, list[int]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def refuse(self, line: int | None, reason: str) -> NoReturn:
+        """The file is not read at all."""
+        raise RefusedError(self.file, line, reason)
+
+    def leave(self, line: int, reason: str) -> None:
+        """One row is not taken, the others are."""
+        self.left.setdefault(reason, []).append(line)
+
+    def note(self, text: str) -> None:
+        """Something to know about the file, said once."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def size(self, line: int, told: int | None) -> int | None:
+        """Ranks: from the file or from the person, who may not contradict each other."""
+        asked = self.asked.size
+        if told is not None and asked is not None and told != asked:
+            self.refuse(line, f"--size {asked}, but the file says {told} ranks")
+        return asked if told is None else told
+
+    def take(self, row: Row) -> None:
+        """A row, if it is one that a fit may see."""
+        time_us = row.time_us
+        row = row._replace(size=self.size(row.line, row.size))
+        if not math.isfinite(time_us) or time_us < 0:
+            self.refuse(row.line, f"{time_us} is no time")
+        if row.nbytes < 0:
+            self.refuse(row.line, f"{row.nbytes} is no number of bytes")
+        if row.size is not None and row.size < 1:
+            self.refuse(row.line, f"{row.size} is no number of ranks")
+        if row.wrong:
+            self.leave(row.line, "failed its check")
+        elif row.nbytes == 0:
+            self.leave(row.line, "0 bytes: nothing is moved")
+        elif row.size == 1:
+            self.leave(row.line, "one rank alone (p = 1): nothing is sent")
+        elif time_us == 0:
+            self.leave(row.line, "time 0: below what the file resolves")
+        else:
+            self.rows.append(row)
+
+    def whole(self) -> Found:
+        """The reader is done; a file of which nothing could be taken is refused."""
+        if not self.rows:
+            why = "; ".join(f"{reason} ({len(lines)} rows)" for reason, lines in self.left.items())
+            first = min((lines[0] for lines in self.left.values()), default=None)
+            self.refuse(first, f"no row can be taken: {why}" if why else "no row of a table in it")
+        if any(row.size is None for row in self.rows):
+            self.note("how many ranks is not in the file: give --size P")
+        return self
+
+
+def table(found: Iterable[Found]) -> pd.DataFrame:
+    """All rows of all files; launches are numbered through."""
+    parts: dict[str, list[Any]] = {name: [] for name in COLUMNS}
+    base = 0
+    for one in found:
+        count = len(one.rows)
+        order = {launch: i for i, launch in enumerate(sorted({row.launch for row in one.rows}))}
+        parts["file"] += [one.file] * count
+        parts["kind"] += [one.kind] * count
+        for name, values in zip(Row._fields, zip(*one.rows) if count else [()] * len(Row._fields)):
+            parts[name] += [base + order[launch] for launch in values] if name == "launch" else values
+        base += len(order)
+    series = {name: pd.Series(parts[name], dtype=_dtype(dtype)) for name, dtype in COLUMNS.items()}
+    return pd.DataFrame(series)
+
+
+def _dtype(name: str) -> Any:
+    return pd.StringDtype(na_value=pd.NA) if name == "str" else name
+
+
+def median_interval(times: list[float]) -> tuple[float, float, float]:
+    """Median of at least one time and the order statistics around it that hold the true one 19 times in 20."""
+    ordered = sorted(times)
+    n = len(ordered)
+    middle = (ordered[(n - 1) // 2] + ordered[n // 2]) / 2
+    reach = 0.98 * math.sqrt(n)
+    low, high = math.floor(n / 2 - reach), math.ceil(n / 2 + reach) - 1
+    return middle, ordered[max(low, 0)], ordered[min(high, n - 1)]
