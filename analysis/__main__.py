@@ -63,7 +63,8 @@ def _load(options: argparse.Namespace) -> int:
             print(error, file=sys.stderr)
     rows = sum(len(found.rows) for found in taken)
     left = sum(len(where) for found in taken for where in found.left.values())
-    print(f"{rows} rows taken from {len(taken)} files, {left} left, {refused} files refused")
+    if taken:
+        print(f"{rows} rows taken from {len(taken)} files, {left} left, {refused} files refused")
     if refused:
         if options.to:
             print(f"{options.to[1]} is not written: {refused} files were refused", file=sys.stderr)

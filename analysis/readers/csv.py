@@ -67,7 +67,7 @@ def read(source: Source, asked: Asked) -> Found:
     body = list(rows)
     if asked.collective is None and "collective" not in known:
         found.note("the collective is not in the file: allreduce is taken (--collective NAME)")
-    if any(name in known for name in ("time", "size", "algorithm", "count")) and len(names) > 2:
+    if any(name in known for name in ("time", "size", "algorithm", "count")):
         _long(found, at, names, known, body)
     elif names and _plain(names[0]) in ("size", *_ALIASES["nbytes"].split()) and len(names) > 1:
         _wide(found, at, names, body)

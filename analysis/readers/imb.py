@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ..samples import DTYPES, Asked, Found, Row
-from .text import Source, Table, number, once, unit_of
+from .text import Source, Table, in_order, number, once, unit_of
 
 _NAMES = {"allreduce": "allreduce", "reduce_scatter": "reduce_scatter", "reduce_scatter_block": "reduce_scatter"}
 _NAMES |= {"allgather": "allgather", "reduce": "reduce", "bcast": "bcast"}
@@ -80,9 +80,11 @@ def _rows(found: Found, table: Table) -> None:
             if size is None:
                 found.refuse(at, "bytes a rank, and no number of ranks: give --size P")
             nbytes *= size
-        time, low = (number(row.get(columns.get(key, ""), "")) for key in (column.partition("[")[0], "t_min"))
+        keys = (column.partition("[")[0], "t_min", "t_avg")
+        time, low, mean = (number(row.get(columns.get(key, ""), "")) for key in keys)
         if time is None:
             found.refuse(at, f"{row[column]} is no time")
+        in_order(found, at, low, mean, time)
         repetitions = row["#repetitions"]
         found.take(
             Row(

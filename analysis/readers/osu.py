@@ -6,7 +6,7 @@ import json
 import re
 
 from ..samples import DTYPES, Asked, Found, Row
-from .text import Source, Table, number, once, unit_of
+from .text import Source, Table, in_order, number, once, unit_of
 
 _TITLE = re.compile(r"#\s*OSU MPI\S*\s+(.+?)\s+v\.?\d[\w.\-]*\s*$")
 _NAMES = {"allreduce": "allreduce", "reduce_scatter": "reduce_scatter", "allgather": "allgather", "reduce": "reduce"}
@@ -33,7 +33,7 @@ def read(source: Source, asked: Asked) -> Found:
             if current is None or current.columns:
                 current = Table(at, [], facts=dict(current.facts) if current else {})
                 tables.append(current)
-            current.columns = columns
+            current.columns, current.line = columns, at
         elif current and (kind := _DATATYPE.match(text)):
             current.facts["dtype"] = DTYPES.get(kind[1].lower(), (None, 0))
         elif current and (failed := _FAILED.search(text)):
@@ -99,6 +99,7 @@ def _rows(found: Found, table: Table, launch: int) -> int:
         times = [_us(row, column, scale) for column in (column, _named(table, "Min"), _named(table, "Max"))]
         if times[0] is None:
             found.refuse(at, f"{row[column]} is no time")
+        in_order(found, at, times[1], _us(row, _named(table, "Avg"), scale), times[2])
         iterations = row.get("Iterations", "")
         found.take(
             Row(

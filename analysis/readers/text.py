@@ -104,3 +104,12 @@ def once(found: Found, table: Table, key: str) -> None:
             reason = f"size {row[key]} a second time in one table (line {seen[row[key]]}): several runs in one another?"
             found.refuse(at, reason)
         seen[row[key]] = at
+
+
+def in_order(found: Found, at: int, low: float | None, mean: float | None, high: float | None) -> None:
+    """Least, mean and largest stand in that order; if not, two rows were glued or a figure was lost."""
+    if low is None or mean is None or high is None:
+        return
+    slack = 0.02 + 1e-3 * abs(mean)  # they were rounded each for itself
+    if not low - slack <= mean <= high + slack:
+        found.refuse(at, f"least {low:g}, mean {mean:g} and largest {high:g} are not in order: a damaged row?")

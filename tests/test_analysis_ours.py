@@ -1,0 +1,140 @@
+"""Our own run files: cut at any byte, joined, several launches, and back again whatever is in them."""
+
+import json
+import statistics
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("pandas")
+
+from analysis.load import load, load_file
+from analysis.samples import Asked, RefusedError
+
+RUN = {"record": "run", "schema": 1, "size": 2}
+END = {"record": "end", "complete": True}
+
+
+def sample(nbytes=8, times=(3.0, 1.0, 2.5), **other):
+    record = {"record": "sample", "collective": "allreduce", "library": "mpicoll", "algorithm": "ring", "size": 2}
+    record |= {"nodes": 1, "dtype": "float32", "op": "sum", "count": nbytes // 4, "nbytes": nbytes, "in_place": True}
+    record |= {"segment_bytes": None, "call": "plan", "sync": "barrier", "launch": None, "times_us": list(times)}
+    return record | {"low_us": 1.0, "high_us": 3.0, "wrong": 0, "skipped": None, "asked": "ring"} | other
+
+
+def lines(*records):
+    return "".join(json.dumps(record, separators=(",", ":")) + "\n" for record in records)
+
+
+def found(tmp_path, text, **asked):
+    file = tmp_path / "a.jsonl"
+    file.write_text(text)
+    return load_file(str(file), Asked(**asked))
+
+
+def cells(one):
+    return [(row.launch, row.nbytes, row.time_us) for row in one.rows]
+
+
+def test_what_is_taken_and_left(tmp_path):
+    bad = [sample(wrong=1), sample(skipped="too large", times=()), sample(0), sample(size=1)]
+    one = found(tmp_path, lines(RUN, sample(), {"record": "calibration"}, *bad, sample(16, (4, 2)), END))
+    assert cells(one) == [(0, 8, 2.5), (0, 16, 3.0)]
+    assert {reason.split(":")[0]: where for reason, where in one.left.items()} == {
+        "failed its check": [4],
+        "skipped by the bench": [5],
+        "0 bytes": [6],
+        "one rank alone (p = 1)": [7],
+    }
+    row = one.rows[0]
+    assert (row.low_us, row.high_us, row.n_samples, row.call, row.line) == (1.0, 3.0, 3, "plan", 2)
+
+
+def test_cut_at_every_byte(tmp_path):
+    text = lines(RUN, sample(), sample(16, (12.25, 11.5, 13.75)), END)
+    whole = cells(found(tmp_path, text))
+    for end in range(len(text) + 1):
+        try:
+            one = found(tmp_path, text[:end])
+        except RefusedError:
+            assert not any(line.endswith("}") and "sample" in line for line in text[:end].split("\n"))
+            continue
+        assert cells(one) == whole[: len(one.rows)]
+        assert len(one.rows) == sum("sample" in line and line.endswith("}") for line in text[:end].split("\n"))
+
+
+def test_a_cut_file_with_another_behind_it(tmp_path):
+    first, second = lines(RUN, sample()), lines(RUN, sample(16), END)
+    for end in range(1, len(first) + 1):
+        try:
+            one = found(tmp_path, first[:end] + second)
+        except RefusedError:
+            assert end < len('{"record":"run"')
+            continue
+        assert cells(one)[-1][1:] == (16, 2.5)
+        assert len(one.rows) == 1 + (first[:end].rstrip() == first.rstrip())
+
+
+def test_several_launches_are_numbered_through(tmp_path):
+    names = [str(tmp_path / name) for name in ("one", "two")]
+    (tmp_path / "one").write_text(lines(RUN, sample(), END, RUN, sample(), END))
+    (tmp_path / "two").write_text(lines(RUN, sample(), END))
+    table = load(names)
+    assert table["launch"].tolist() == [0, 1, 2]
+    assert table["file"].tolist() == [names[0], names[0], names[1]]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "word"),
+    [
+        (lines(RUN, sample())[:-5] + "\n" + lines(sample()), 2, "damaged"),
+        (lines(RUN | {"schema": 2}, sample()), 1, "schema 2"),
+        (lines(RUN, sample(times=(1.0, float("nan")))), 2, "no time"),
+        (lines(RUN, sample(times=(1.0, -2.0))), 2, "no time"),
+        (lines(RUN, sample(times=("fast",))), 2, "no time"),
+        (lines(RUN, sample(nbytes=8, size="2")), 2, "whole number"),
+        (lines(RUN, {"record": "sample"}), 2, "times_us"),
+        (lines(RUN, [1]), 2, "no record"),
+        (lines(RUN, END), None, "no row"),
+        (lines(RUN, sample(size=3)), 2, "--size 2"),
+    ],
+)
+def test_refusals(tmp_path, text, line, word):
+    with pytest.raises(RefusedError) as error:
+        found(tmp_path, text, size=2)
+    assert (error.value.line, word in error.value.reason) == (line, True), str(error.value)
+
+
+TIME = st.floats(1e-3, 1e7).map(lambda time: round(time, 3))
+CELL = st.builds(
+    sample,
+    nbytes=st.integers(1, 2**40),
+    times=st.lists(TIME, min_size=1, max_size=20),
+    algorithm=st.sampled_from(["ring", "knomial_tree:4", "torus:direct+ring"]) | st.text(min_size=1, max_size=5),
+    size=st.integers(2, 10**6),
+    library=st.sampled_from(["mpi", "mpicoll"]),
+    wrong=st.none() | st.just(0),
+    in_place=st.booleans(),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(launches=st.lists(st.lists(CELL, min_size=1, max_size=5), min_size=1, max_size=3), data=st.data())
+def test_round_trip(tmp_path_factory, launches, data):
+    text = "".join(lines(RUN, *cells, END) for cells in launches)
+    one = found(tmp_path_factory.mktemp("run"), text)
+    expected = [(launch, cell) for launch, cells in enumerate(launches) for cell in cells]
+    assert len(one.rows) == len(expected)
+    for row, (launch, cell) in zip(one.rows, expected):
+        assert row.time_us == pytest.approx(statistics.median(cell["times_us"]))
+        assert row.launch == launch
+        names = ("algorithm", "size", "library", "nbytes", "count", "wrong", "in_place", "dtype", "op", "call")
+        for name in names:
+            assert getattr(row, name) == cell[name]
+    cut = data.draw(st.integers(0, len(text)))
+    try:
+        part = found(tmp_path_factory.mktemp("run"), text[:cut])
+    except RefusedError:
+        return
+    assert part.rows == one.rows[: len(part.rows)]
