@@ -52,7 +52,11 @@ def load_file(name: str, asked: Asked = Asked()) -> Found:  # noqa: B008
     if b"\0" in raw:
         raise RefusedError(name, None, "not text (compressed, or UTF-16?)")
     source = Source(name, raw.decode("utf-8-sig", errors="replace"))
-    return _reader(source)(source, asked)
+    try:
+        return _reader(source)(source, asked)
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
+        # No reader should come here; a file that is broken in a way none foresaw is refused all the same.
+        raise RefusedError(name, None, f"not understood: {type(error).__name__}: {error}".splitlines()[0]) from error
 
 
 def load(runs: Iterable[str], asked: Asked = Asked()) -> pd.DataFrame:  # noqa: B008

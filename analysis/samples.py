@@ -33,10 +33,15 @@ _TYPES = {
 DTYPES = {name: (ours, nbytes) for ours, (nbytes, names) in _TYPES.items() for name in (ours, *names.split())}
 
 
+_LARGEST = 2**62  # fits the table's columns
+
+
 class RefusedError(Exception):
     """A file that cannot be read without a guess; says where and why in one line."""
 
     def __init__(self, file: str, line: int | None, reason: str) -> None:
+        reason = " ".join(reason.split())
+        reason = reason if len(reason) <= 200 else reason[:150] + " … " + reason[-40:]  # it may quote the file
         self.file, self.line, self.reason = file, line, reason
         super().__init__(f"{file}:{line}: {reason}" if line else f"{file}: {reason}")
 
@@ -137,7 +142,11 @@ class Found:
     def take(self, row: Row) -> None:
         """A row, if it is one that a fit may see."""
         time_us = row.time_us
-        row = row._replace(size=self.size(row.line, row.size))
+        if (size := self.size(row.line, row.size)) != row.size:
+            row = row._replace(size=size)
+        whole = (row.nbytes, row.size, row.nodes, row.count, row.n_samples, row.wrong, row.segment_bytes)
+        if not all(value is None or (isinstance(value, int) and value < _LARGEST) for value in whole):
+            self.refuse(row.line, "a figure that is no whole number, or one past all measure")
         if not math.isfinite(time_us) or time_us < 0:
             self.refuse(row.line, f"{time_us} is no time")
         if row.nbytes < 0:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 from ..samples import COLLECTIVES, DTYPES, Asked, Found, Row, median_interval
-from .text import Source, factor, number, unit_of
+from .text import Source, factor, number, unit_of, whole
 
 _ALIASES = {
     "nbytes": "nbytes bytes size_bytes msg_bytes message_bytes size(bytes) size(b) size[bytes] size[b] #bytes",
@@ -130,14 +130,14 @@ def _unit(found: Found, at: int, column: str) -> float:
 
 
 def _whole(found: Found, at: int, cell: str, what: str) -> int:
-    if not re.fullmatch(r"\s*\d+\s*", cell):
+    if not re.fullmatch(r"\s*[0-9]{1,18}\s*", cell):
         found.refuse(at, f"{cell!r} is no {what}")
     return int(cell)
 
 
 def _wide(found: Found, at: int, names: list[str], body: list[tuple[int, list[str]]]) -> None:
     """A row a number of bytes; the columns are numbers of ranks or names of algorithms."""
-    ranks = all(name.isdecimal() for name in names[1:])
+    ranks = all(whole(name) is not None for name in names[1:])
     scales = [_unit(found, at, name) for name in names[1:]]
     if _plain(names[0]) == "size":
         found.note("size is taken as bytes")
@@ -196,7 +196,7 @@ def _row(found: Found, line: int, cell: dict[str, str], scale: float, known: dic
     def text(name: str) -> str | None:
         return cell.get(name) or None
 
-    def whole(name: str) -> int | None:
+    def integer(name: str) -> int | None:
         return _whole(found, line, cell[name].removesuffix(".0"), f"whole number ({name})") if cell.get(name) else None
 
     def real(name: str) -> float | None:
@@ -212,7 +212,7 @@ def _row(found: Found, line: int, cell: dict[str, str], scale: float, known: dic
         return None
     dtype = text("dtype") or found.asked.dtype
     dtype, itemsize = DTYPES.get((dtype or "").lower(), (dtype, 0))
-    nbytes, count = whole("nbytes"), whole("count")
+    nbytes, count = integer("nbytes"), integer("count")
     if nbytes is None and (count is None or not itemsize):
         found.refuse(line, "a count of elements without their type: give --dtype NAME" if count else "no bytes")
     time = real("time")
@@ -221,12 +221,12 @@ def _row(found: Found, line: int, cell: dict[str, str], scale: float, known: dic
     statistic = next(name[3:] for name in known if name.startswith("is_"))
     return Row(
         line, collective, count * itemsize if nbytes is None and count is not None else nbytes or 0, time,
-        library=text("library") or "mpi", algorithm=text("algorithm") or "default", size=whole("size"),
-        nodes=whole("nodes"), dtype=dtype, op=text("op"), count=count,
+        library=text("library") or "mpi", algorithm=text("algorithm") or "default", size=integer("size"),
+        nodes=integer("nodes"), dtype=dtype, op=text("op"), count=count,
         in_place=_yes(found, line, cell["in_place"]) if cell.get("in_place") else None,
-        low_us=real("low"), high_us=real("high"), n_samples=whole("n_samples"), wrong=_wrong(found, line, cell),
-        launch=whole("launch") or 0, statistic=text("statistic") or statistic, call=text("call") or "call",
-        sync=text("sync"), segment_bytes=whole("segment_bytes"),
+        low_us=real("low"), high_us=real("high"), n_samples=integer("n_samples"), wrong=_wrong(found, line, cell),
+        launch=integer("launch") or 0, statistic=text("statistic") or statistic, call=text("call") or "call",
+        sync=text("sync"), segment_bytes=integer("segment_bytes"),
     )  # fmt: skip
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 
 from ..samples import DTYPES, Asked, Found, Row
-from .text import Source, Table, in_order, number, once, unit_of
+from .text import Source, Table, in_order, number, once, unit_of, whole
 
 _NAMES = {"allreduce": "allreduce", "reduce_scatter": "reduce_scatter", "reduce_scatter_block": "reduce_scatter"}
 _NAMES |= {"allgather": "allgather", "reduce": "reduce", "bcast": "bcast"}
 _BENCHMARK = re.compile(r"#[\s-]*Benchmarking\s+(\S+)")
-_PROCESSES = re.compile(r"#[\s-]*#?processes\s*=\s*(\d+)")
-_ERROR = re.compile(r"Error\s+(\w+)\s*,\s*size\s*=\s*(\d+)")
+_PROCESSES = re.compile(r"#[\s-]*#?processes\s*=\s*(\d{1,18})\b")
+_ERROR = re.compile(r"Error\s+(\w+)\s*,\s*size\s*=\s*(\d{1,18})\b")
 _SETTING = re.compile(r"#\s*(MPI_Datatype for reductions|MPI_Datatype|MPI_Op)\s*:\s*(\w+)")
 
 
@@ -85,7 +85,6 @@ def _rows(found: Found, table: Table) -> None:
         if time is None:
             found.refuse(at, f"{row[column]} is no time")
         in_order(found, at, low, mean, time)
-        repetitions = row["#repetitions"]
         found.take(
             Row(
                 at, collective, nbytes, time * scale,
@@ -93,7 +92,7 @@ def _rows(found: Found, table: Table) -> None:
                 op=op if "reduce" in collective else None,
                 count=nbytes // itemsize if itemsize else None,
                 low_us=None if low is None else low * scale, high_us=time * scale,
-                n_samples=int(repetitions) if repetitions.isdecimal() else None,
+                n_samples=whole(row["#repetitions"]),
                 wrong=wrong, launch=table.facts["launch"], statistic="max", call="call",
             )
         )  # fmt: skip

@@ -7,13 +7,13 @@ from itertools import pairwise
 
 from ..samples import DTYPES, Asked, Found
 from .nccl_section import Half, Line, Section
-from .text import Source, factor, number
+from .text import Source, factor, number, whole
 
 _NAME = re.compile(r"\b(\w+?)_perf\b")
-_RANK = re.compile(r"#\s+Rank\s+(\d+)\b.*?\bon\s+(\S+)\s+device\b")
-_MORE = re.compile(r"#\s+\[\.\.\. (\d+) more rank lines")
-_ITERATIONS = re.compile(r"(?<!warmup )(?<!agg )\biters: (\d+)")
-_BOUNDS = re.compile(r"Out of bounds values\s*:\s*(\d+)")
+_RANK = re.compile(r"#\s+Rank\s+(\d{1,9})\b.*?\bon\s+(\S+)\s+device\b")
+_MORE = re.compile(r"#\s+\[\.\.\. (\d{1,9}) more rank lines")
+_ITERATIONS = re.compile(r"(?<!warmup )(?<!agg )\biters: (\d{1,18})\b")
+_BOUNDS = re.compile(r"Out of bounds values\s*:\s*(\d{1,18})\b")
 _TIMES = ("time", "cputime")
 # Rows of grep's output: the layouts of one release after another. Their numbers prove which it is.
 _HALF = ["time", "algbw", "busbw", "#wrong"]
@@ -99,7 +99,7 @@ class _Reader:
     def row(self, at: int, text: str) -> bool:
         """A line of figures; text between them is none."""
         tokens = text.split()
-        if len(tokens) < 2 or not tokens[0].isdecimal():
+        if len(tokens) < 2 or whole(tokens[0]) is None:
             return False
         if self.section is None:
             known = len(tokens) in _BARE and tokens[1].isdecimal() and tokens[2].lower() in DTYPES

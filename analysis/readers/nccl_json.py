@@ -15,15 +15,15 @@ def read(source: Source, asked: Asked) -> Found:
     found = Found(source.file, "nccl", asked)
     try:
         document = json.loads(source.text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", None)
         found.refuse(line, f"JSON that stops or is damaged: {getattr(error, 'msg', error)}")
     try:
         sections = _list(found, document) if isinstance(document, list) else [_document(found, document)]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        for section in sections:
+            section.take(found)
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         found.refuse(1, f"not what nccl-tests writes: {type(error).__name__} {error}")
-    for section in sections:
-        section.take(found)
     return found.whole()
 
 
@@ -51,10 +51,12 @@ def _document(found: Found, document: dict[str, Any]) -> Section:
             wrong = part.get("nwrong")
             time, alg, bus = (f"{float(part[k]):.6f}" for k in ("time", "alg_bw", "bus_bw"))
             half = Half(bool(in_place), time, alg, bus, None if wrong is None else int(float(wrong) != 0))
-            half.median_us, half.low_us, half.high_us = (each.get(k) for k in ("p50_us", "min_us", "max_us"))
+            half.median_us, half.low_us, half.high_us = (_real(each.get(k)) for k in ("p50_us", "min_us", "max_us"))
             half.n_samples = row.get("actual_iterations")
             halves.append(half)
-        section.lines.append(Line(1, int(row["size"]), row["type"], row["redop"], str(row["root"]).strip(), halves))
+        section.lines.append(
+            Line(1, int(row["size"]), str(row["type"]), row["redop"], str(row["root"]).strip(), halves)
+        )
     return section
 
 
@@ -74,10 +76,16 @@ def _list(found: Found, rows: list[dict[str, Any]]) -> list[Section]:
         cell = (key, row["size"], row["type"], row.get("redop"), row.get("root"))
         if cell not in lines:
             root = row.get("root")
-            line = Line(1, int(row["size"]), row["type"], row.get("redop"), None if root is None else str(root), [])
+            line = Line(
+                1, int(row["size"]), str(row["type"]), row.get("redop"), None if root is None else str(root), []
+            )
             lines[cell] = line
             section.lines.append(line)
         if any(other.in_place == half.in_place for other in lines[cell].halves):
             found.refuse(1, f"{row['size']} bytes a second time in one run")
         lines[cell].halves.append(half)
     return list(sections.values())
+
+
+def _real(value: Any) -> float | None:
+    return None if value is None else float(value)

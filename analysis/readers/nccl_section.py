@@ -170,8 +170,8 @@ def _ulp(token: str) -> float:
 
 
 def _bandwidth(nbytes: int, half: Half, scale: float) -> tuple[float, float]:
-    """Bounds of algbw in GB/s from size and time, narrowed by algbw as printed where that leaves something."""
+    """Bounds of algbw in GB/s from size and time, as far as the time was printed."""
     time, slack = float(half.time), 0.51 * _ulp(half.time)
-    low = nbytes / ((time + slack) * scale * 1e3)
+    low = nbytes / ((time + slack) * scale * 1e3) if time + slack > 0 else math.inf
     high = nbytes / ((time - slack) * scale * 1e3) if time > slack else math.inf
     return low, high

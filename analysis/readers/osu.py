@@ -6,13 +6,13 @@ import json
 import re
 
 from ..samples import DTYPES, Asked, Found, Row
-from .text import Source, Table, in_order, number, once, unit_of
+from .text import Source, Table, in_order, number, once, unit_of, whole
 
 _TITLE = re.compile(r"#\s*OSU MPI\S*\s+(.+?)\s+v\.?\d[\w.\-]*\s*$")
 _NAMES = {"allreduce": "allreduce", "reduce_scatter": "reduce_scatter", "allgather": "allgather", "reduce": "reduce"}
 _NAMES |= {"broadcast": "bcast", "bcast": "bcast"}
 _DATATYPE = re.compile(r"#\s*Datatype:\s*(\w+)")
-_FAILED = re.compile(r"VALIDATION ERROR.*message size (\d+)", re.IGNORECASE)
+_FAILED = re.compile(r"VALIDATION ERROR.*message size (\d{1,18})\b", re.IGNORECASE)
 
 
 def read(source: Source, asked: Asked) -> Found:
@@ -40,7 +40,7 @@ def read(source: Source, asked: Asked) -> Found:
             current.failed.add(int(failed[1]))
         elif '"taskmap"' in text:
             _placed(found, tables, at, text)
-        elif '"complete"' in text and (status := re.search(r'"status":\s*(\d+)', text)) and int(status[1]):
+        elif '"complete"' in text and (status := re.search(r'"status":\s*(\d{1,9})', text)) and int(status[1]):
             found.note(f"line {at}: the job ended with status {status[1]} after its table")
         elif current and current.columns:
             current.feed(found, at, line)
@@ -55,9 +55,11 @@ def _placed(found: Found, tables: list[Table], at: int, text: str) -> None:
     """Flux's event log after a table says how many ranks and nodes there were."""
     try:
         blocks = json.loads(text)["context"]["taskmap"]["map"]
+        if not all(isinstance(value, int) for block in blocks for value in block):
+            raise TypeError("a task map of other than numbers")
         size = sum(nodes * ranks * times for _, nodes, ranks, times in blocks)
         nodes = max(first + many for first, many, _, _ in blocks)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         found.note(f"line {at}: a task map that is not understood")
         return
     for table in tables:
@@ -100,14 +102,13 @@ def _rows(found: Found, table: Table, launch: int) -> int:
         if times[0] is None:
             found.refuse(at, f"{row[column]} is no time")
         in_order(found, at, times[1], _us(row, _named(table, "Avg"), scale), times[2])
-        iterations = row.get("Iterations", "")
         found.take(
             Row(
                 at, collective, nbytes, times[0],
                 library="mpi", algorithm="default", size=size, nodes=table.facts.get("nodes"),
                 dtype=dtype, op="sum" if "reduce" in collective else None,
                 count=nbytes // itemsize if itemsize else None, low_us=times[1], high_us=times[2],
-                n_samples=int(iterations) if iterations.isdecimal() else None,
+                n_samples=whole(row.get("Iterations", "")),
                 wrong=wrong, launch=launch, statistic=statistic, call="call",
             )
         )  # fmt: skip

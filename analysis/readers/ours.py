@@ -54,7 +54,7 @@ def _records(found: Found, source: Source) -> Iterator[tuple[int, dict[str, Any]
         while rest:
             try:
                 record, end = _DECODER.raw_decode(rest)
-            except ValueError:
+            except (ValueError, RecursionError):
                 after = rest.find(_RUN, 1)
                 if after < 0 and at < last:
                     found.refuse(at, "a damaged line in the middle of the file")
@@ -78,13 +78,14 @@ def _sample(found: Found, at: int, record: dict[str, Any], launch: int) -> None:
     time_us, low, high = median_interval(times)
     found.take(
         Row(
-            at, str(record["collective"]), _whole(record["nbytes"]), time_us,
-            library=record["library"], algorithm=record["algorithm"], size=_whole(record["size"]),
-            nodes=record.get("nodes"), dtype=record["dtype"], op=record["op"], count=_whole(record["count"]),
+            at, _text(record["collective"]), _whole(record["nbytes"]), time_us,
+            library=_text(record["library"]), algorithm=_text(record["algorithm"]), size=_whole(record["size"]),
+            nodes=record.get("nodes"), dtype=_maybe(record["dtype"]), op=_maybe(record["op"]),
+            count=_whole(record["count"]),
             in_place=bool(record["in_place"]),
             low_us=_or(record.get("low_us"), low), high_us=_or(record.get("high_us"), high),
-            n_samples=len(times), wrong=record.get("wrong"), launch=launch, call=record.get("call"),
-            sync=record.get("sync"), segment_bytes=record.get("segment_bytes"),
+            n_samples=len(times), wrong=record.get("wrong"), launch=launch, call=_maybe(record.get("call")),
+            sync=_maybe(record.get("sync")), segment_bytes=record.get("segment_bytes"),
         )
     )  # fmt: skip
 
@@ -97,3 +98,13 @@ def _whole(value: Any) -> int:
 
 def _or(value: Any, other: float) -> float:
     return other if value is None else float(value)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is no name")
+    return value
+
+
+def _maybe(value: Any) -> str | None:
+    return None if value is None else _text(value)

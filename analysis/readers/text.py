@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -34,8 +35,14 @@ class Source(NamedTuple):
 
 
 def number(token: str) -> float | None:
-    """A plain number, or nothing."""
-    return float(token) if _NUMBER.fullmatch(token) else None
+    """A plain finite number, or nothing."""
+    value = float(token) if _NUMBER.fullmatch(token) else None
+    return value if value is not None and math.isfinite(value) else None
+
+
+def whole(token: str) -> int | None:
+    """A whole number that a benchmark can mean, or nothing."""
+    return int(token) if token.isascii() and token.isdecimal() and len(token) <= 18 else None
 
 
 def factor(unit: str) -> float | None:
@@ -64,7 +71,7 @@ class Table:
     def feed(self, found: Found, at: int, line: str) -> bool:
         """Take a line if it is a row: one that starts with a whole number. Text between rows is passed over."""
         tokens = line.split()
-        if not tokens or not tokens[0].isdecimal():
+        if not tokens or whole(tokens[0]) is None:
             return False
         if not all(number(token) is not None or token.lower() in WORDS for token in tokens):
             if len(tokens) > 1 and tokens[1][0].isdigit() and len(tokens) >= len(self.columns):
