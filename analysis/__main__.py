@@ -44,7 +44,21 @@ def parser() -> argparse.ArgumentParser:
     load.add_argument("--dtype", choices=sorted({ours for ours, _ in DTYPES.values()}), metavar="NAME",
                       help="of CSV with counts of elements and no type")  # fmt: skip
     load.add_argument("--to", nargs=2, metavar=("FORMAT", "FILE"), help="csv or parquet: write the table to FILE")
+    _fit_and_recommend(commands)
     return top
+
+
+def _fit_and_recommend(commands: argparse._SubParsersAction) -> None:
+    for name, text in (
+        ("fit", "alpha, beta, gamma and the cost of a round, from runs of our plans"),
+        ("recommend", "the best algorithm of each size, as a tuning file for MPICOLL_TUNING"),
+    ):
+        command = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
+        command.add_argument("runs", nargs="+", metavar="RUNS", help="files, or directories of them")
+        command.add_argument("--size", type=_positive, metavar="P", help="ranks, where the files do not say")
+        if name == "recommend":
+            command.add_argument("--score", nargs="+", metavar="RUNS", help="other launches, to score the advice by")
+            command.add_argument("--to", metavar="FILE", help="write the tuning file, a new one")
 
 
 def _load(options: argparse.Namespace) -> int:
@@ -93,8 +107,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status: 0, or 2 after one line that says why."""
     options = parser().parse_args(arguments)
     try:
-        return _load(options)
-    except RefusedError as error:
+        if options.command == "load":
+            return _load(options)
+        from . import commands  # scipy is slow to import
+
+        return {"fit": commands.run_fit, "recommend": commands.run_recommend}[options.command](options)
+    except (RefusedError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
+from analysis.__main__ import main
 from analysis.fit import bootstrap, fit
 from analysis.model import COLUMNS, Case, network, row
+from mpicoll.runtime import tuning as runtime
 from mpicoll.schedule import algorithms
 
 TRUE = np.array([3e-6, 2e-10, 8e-11, 7e-7, 0, 0])
@@ -102,6 +106,39 @@ def test_bad_input():
         fit([Case("calibration", "sing", 2, 8.0)], np.array([1.0]))
     with pytest.raises(ValueError, match="'rung'"):
         fit([Case("allreduce", "rung", 4, 8.0)], np.array([1.0]))
+
+
+def run_file(path, theta, launch=0):
+    """A run file as the bench writes it, its times made by the model."""
+    lines = ['{"record":"run","schema":1,"size":4}']
+    cases, times = made(theta, ["ring", "direct", "recursive_doubling", "one_shot"], (4,), calibrated=False)
+    random = np.random.default_rng(launch)
+    for case, seconds in zip(cases, times):
+        each = (seconds * 1e6 * np.exp(random.normal(0, 0.02, 15))).tolist()
+        row = {"record": "sample", "collective": case.collective, "library": "mpicoll", "algorithm": case.algorithm}
+        row |= {"size": 4, "nodes": 1, "dtype": "float32", "op": "sum", "count": int(case.nbytes) // 4, "call": "plan"}
+        row |= {"nbytes": int(case.nbytes), "in_place": True, "times_us": each, "median_us": float(np.median(each))}
+        lines.append(json.dumps(row | {"wrong": 0, "launch": None, "sync": "barrier", "root": 0}))
+    path.write_text("\n".join([*lines, '{"record":"end","complete":true}']) + "\n")
+    return str(path)
+
+
+def test_fit_and_recommend_from_run_files(tmp_path, capsys):
+    runs = [run_file(tmp_path / f"{i}.jsonl", TRUE, i) for i in range(3)]
+    assert main(["fit", *runs]) == 0
+    said = capsys.readouterr().out.splitlines()
+    found = [float(line.split()[1]) for line in said[1:5]]
+    assert found == pytest.approx(TRUE[:4], rel=0.05)
+    assert "off by" in " ".join(said)
+    written = tmp_path / "tuning.json"
+    assert main(["recommend", *runs[:2], "--score", runs[2], "--to", str(written)]) == 0
+    assert "allreduce, 4 ranks, 4 a node: from 0 " in capsys.readouterr().out
+    assert runtime.read(str(written)).network.alpha == pytest.approx(TRUE[0], rel=0.05)
+    assert main(["recommend", *runs, "--to", str(written)]) == 2
+    assert str(written) in capsys.readouterr().err
+    (tmp_path / "cut.jsonl").write_text("{")
+    assert main(["fit", str(tmp_path / "cut.jsonl")]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_the_columns_are_named():
