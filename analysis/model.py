@@ -17,9 +17,7 @@ from mpicoll.schedule.model import Program
 
 COLUMNS = ("alpha", "beta", "gamma", "per_round", "inner_alpha", "inner_beta")
 KEPT_UP_TO = 64  # ranks: the programs of more are made anew each time, and take no memory
-
-
-CALIBRATIONS = {"reduce": "gamma", "exchange": "beta", "pingpong": "beta"}
+CALIBRATIONS = ("reduce", "exchange", "pingpong")
 
 
 class Case(NamedTuple):

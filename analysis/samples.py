@@ -9,6 +9,8 @@ from typing import Any, NamedTuple, NoReturn
 
 import pandas as pd
 
+from mpicoll.statistics import interval_ranks
+
 COLLECTIVES = ("allreduce", "reduce_scatter", "allgather", "reduce", "bcast")
 
 # Names that the libraries and benchmarks give to types: ours, and the bytes of one element.
@@ -195,11 +197,10 @@ def _dtype(name: str) -> Any:
     return pd.StringDtype(na_value=pd.NA) if name == "str" else name
 
 
-def median_interval(times: list[float]) -> tuple[float, float, float]:
-    """Median of at least one time and the order statistics around it that hold the true one 19 times in 20."""
+def median_interval(times: list[float]) -> tuple[float, float | None, float | None]:
+    """Median of at least one time and its 95 % interval, where there are enough times for one."""
     ordered = sorted(times)
     n = len(ordered)
     middle = (ordered[(n - 1) // 2] + ordered[n // 2]) / 2
-    reach = 0.98 * math.sqrt(n)
-    low, high = math.floor(n / 2 - reach), math.ceil(n / 2 + reach) - 1
-    return middle, ordered[max(low, 0)], ordered[min(high, n - 1)]
+    ranks = interval_ranks(n)
+    return (middle, ordered[ranks[0]], ordered[ranks[1]]) if ranks else (middle, None, None)

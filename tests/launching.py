@@ -32,10 +32,15 @@ def run(command: list[str], env: dict[str, str] | None = None) -> subprocess.Com
         env=os.environ | (env or {}),
         start_new_session=True,
     )
+    out, err = finish(child, LIMIT_S)
+    return subprocess.CompletedProcess(command, child.returncode, out, err)
+
+
+def finish(child: subprocess.Popen[str], limit_s: float) -> tuple[str, str]:
+    """What a child with a process group of its own says on stdout and stderr; past the limit its group is killed."""
     try:
-        out, err = child.communicate(timeout=LIMIT_S)
+        return child.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired:
         os.killpg(child.pid, signal.SIGKILL)
         out, err = child.communicate()
-        raise AssertionError(f"no end after {LIMIT_S} s: {' '.join(command)}\n{out}\n{err}") from None
-    return subprocess.CompletedProcess(command, child.returncode, out, err)
+        raise AssertionError(f"no end after {limit_s} s: {child.args}\n{out}\n{err}") from None

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from launching import finish
 
 ROOT = Path(__file__).parent.parent
 JOBS = ROOT / "jobs"
@@ -157,13 +157,5 @@ class Cluster:
 
 
 def finished(job: subprocess.Popen[str]) -> tuple[int, str]:
-    try:
-        out, _ = job.communicate(timeout=LIMIT_S)
-    except subprocess.TimeoutExpired:
-        os.killpg(job.pid, signal.SIGKILL)
-        out, _ = job.communicate()
-        raise AssertionError(f"no end after {LIMIT_S} s:\n{out}") from None
+    out, _ = finish(job, LIMIT_S)
     return job.returncode, out
-
-
-# What can be read.

@@ -1,6 +1,5 @@
 """Jobs run by a stand-in launcher: ranks counted, launches counted, signals, arrays, chains."""
 
-# ruff: noqa: F811 (a fixture that is imported is named by the tests)
 from __future__ import annotations
 
 import os
@@ -11,7 +10,7 @@ import sys
 import time
 
 import pytest
-from standins import JOBS, KINDS, LIMIT_S, ROOT, SCRIPTS, SITES, STORED, clean, cluster, finished  # noqa: F401
+from standins import LIMIT_S, ROOT, clean, finished
 
 
 def test_a_job_runs_whole_launches_and_says_how_many(cluster):

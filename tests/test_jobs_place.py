@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from standins import JOBS, KINDS, LIMIT_S, ROOT, SCRIPTS, SITES, STORED, clean, cluster, finished  # noqa: F401
+from standins import JOBS, LIMIT_S, clean
 
 # Four GPUs on two sides of a node; NIC2 carries Ethernet.
 TOPO = """\

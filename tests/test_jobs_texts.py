@@ -3,7 +3,6 @@
 ``MPICOLL_REWRITE=1 python -m pytest tests/test_jobs_texts.py`` writes the stored texts in tests/jobs anew.
 """
 
-# ruff: noqa: F811 (a fixture that is imported is named by the tests)
 from __future__ import annotations
 
 import os
@@ -12,7 +11,7 @@ import shutil
 import subprocess
 
 import pytest
-from standins import JOBS, KINDS, LIMIT_S, ROOT, SCRIPTS, SITES, STORED, clean, cluster, finished  # noqa: F401
+from standins import JOBS, KINDS, LIMIT_S, ROOT, SCRIPTS, SITES, STORED, clean
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)

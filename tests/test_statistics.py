@@ -7,7 +7,7 @@ import pytest
 
 from mpicoll.bench.calibrate import Calibration, bound_us
 from mpicoll.bench.measure import BATCH, FEWEST, MOST, Effort, _more
-from mpicoll.bench.statistics import apart, summarize
+from mpicoll.statistics import apart, summarize
 
 
 @pytest.mark.parametrize("n", [8, 10, 30, 50, 101, 1000])

@@ -96,7 +96,7 @@ def _whole(value: Any) -> int:
     return value
 
 
-def _or(value: Any, other: float) -> float:
+def _or(value: Any, other: float | None) -> float | None:
     return other if value is None else float(value)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from mpi4py import MPI
 
 from mpicoll.runtime.private import private
+from mpicoll.schedule import groups
 
 BUDGET_S, FEWEST, MOST = 0.03, 5, 200  # of one size of one kind
 TAG = 1
@@ -96,21 +97,17 @@ def _partners(nodes: Sequence[int], rank: int) -> list[tuple[str, int, int, tupl
 
     Round the ranks of a node, and round the nodes in lanes. A rank without a partner has itself: it waits.
     """
-    members: dict[int, list[int]] = {}
-    for r, node in enumerate(nodes):
-        members.setdefault(node, []).append(r)
-    groups = list(members.values())
+    members = groups(nodes)
+    own = next(group for group in members if rank in group)
+    lane = own.index(rank)
     levels = []
-    shared = next((group for group in groups if len(group) > 1), None)
+    shared = next((group for group in members if len(group) > 1), None)
     if shared:
-        own = members[nodes[rank]]
-        at = own.index(rank)
-        levels.append(("inside", own[(at + 1) % len(own)], own[at - 1], (shared[0], shared[1])))
-    if len(groups) > 1:
-        lane = members[nodes[rank]].index(rank)
-        line = [group[lane] for group in groups if lane < len(group)]
+        levels.append(("inside", own[(lane + 1) % len(own)], own[lane - 1], (shared[0], shared[1])))
+    if len(members) > 1:
+        line = [group[lane] for group in members if lane < len(group)]
         at = line.index(rank)
-        levels.append(("across", line[(at + 1) % len(line)], line[at - 1], (groups[0][0], groups[1][0])))
+        levels.append(("across", line[(at + 1) % len(line)], line[at - 1], (members[0][0], members[1][0])))
     return levels
 
 
@@ -120,8 +117,7 @@ def _exchange(
     """Everyone to the next and from the previous one, at once."""
     if after == comm.rank:
         return lambda: None, []
-    out, into = np.zeros(nbytes, np.uint8), np.zeros(nbytes, np.uint8)
-    send, recv = comm.Send_init([out, MPI.BYTE], after, TAG), comm.Recv_init([into, MPI.BYTE], before, TAG)
+    send, recv = _messages(comm, np.zeros(nbytes, np.uint8), np.zeros(nbytes, np.uint8), after, before)
 
     def run() -> None:
         recv.Start()
@@ -138,7 +134,7 @@ def _pingpong(comm: MPI.Intracomm, nbytes: int, one: int, other: int) -> tuple[C
         return lambda: None, []
     peer = other if comm.rank == one else one
     data = np.zeros(nbytes, np.uint8)
-    send, recv = comm.Send_init([data, MPI.BYTE], peer, TAG), comm.Recv_init([data, MPI.BYTE], peer, TAG)
+    send, recv = _messages(comm, data, data, peer, peer)
     first, second = (send, recv) if comm.rank == one else (recv, send)
 
     def run() -> None:
@@ -150,12 +146,15 @@ def _pingpong(comm: MPI.Intracomm, nbytes: int, one: int, other: int) -> tuple[C
     return run, [send, recv]
 
 
+def _messages(
+    comm: MPI.Intracomm, out: np.ndarray, into: np.ndarray, after: int, before: int
+) -> tuple[MPI.Prequest, MPI.Prequest]:
+    return comm.Send_init([out, MPI.BYTE], after, TAG), comm.Recv_init([into, MPI.BYTE], before, TAG)
+
+
 def _reduction(a: np.ndarray, b: np.ndarray) -> Callable[[], object]:
     add = np.logical_or if a.dtype.kind == "b" else np.add
-    if a.dtype.kind in "iu":
-        b[:] = 0  # no overflow, which some types warn of
-    else:
-        b[:] = a.dtype.type(0)
+    b[:] = 0  # no overflow, which some types warn of
     return lambda: add(a, b, out=a)
 
 

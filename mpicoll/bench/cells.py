@@ -35,7 +35,7 @@ class Cell:
     runs: str = ""
     reason: str = ""
     segment_bytes: int | None = None
-    identical: bool = True  # whether all ranks must have the same bits
+    identical: bool = True  # whether the algorithm gives all ranks the same bits; asked of ours only
     before: Callable[[], None] | None = None  # these two frame each call, outside the clock
     after: Callable[[], None] | None = None
 
@@ -74,52 +74,35 @@ def _arguments(case: Case) -> tuple:
 
 def baseline(case: Case, call: str) -> Cell:
     """The library's own, as a call or as a persistent one. Collective."""
-    op = OPS[case.op]
-    name, arguments = _library(case, op)
-    if not isinstance(op, MPI.Op):
-        return Cell("mpi", "default", call, None, identical=False, why=f"MPI has no operation {case.op}")
-    try:
-        _probe(case, op)
-    except Exception as error:  # the library's own refusal, in whatever class
-        return Cell("mpi", "default", call, None, identical=False, why=f"{name} cannot: {str(error).splitlines()[0]}")
+    name, arguments = _library(case)
+    why = _refusal(case, name)
+    if why:
+        return Cell("mpi", "default", call, None, why)
     if call == "call":
-        return Cell("mpi", "default", call, partial(getattr(case.comm, name), *arguments), identical=False)
+        return Cell("mpi", "default", call, partial(getattr(case.comm, name), *arguments))
     try:
         request = getattr(case.comm, f"{name}_init")(*arguments)
     except NotImplementedError:
-        return Cell("mpi", "default", call, None, identical=False, why=f"this MPI has no {name}_init")
-    run = _Persistent(request.Start, request.Wait)
-    return Cell("mpi", "default", call, run, free=request.Free, identical=False)
+        return Cell("mpi", "default", call, None, f"this MPI has no {name}_init")
+    return Cell("mpi", "default", call, _Persistent(request.Start, request.Wait), free=request.Free)
 
 
 def library_algorithms(case: Case) -> list[Cell]:
     """Each of the library's own algorithms for this call, forced. Collective."""
-    op = OPS[case.op]
-    if not isinstance(op, MPI.Op):
-        return []
-    call, arguments = _library(case, op)
-    try:
-        _probe(case, op)
-    except Exception as error:  # the library's own refusal, in whatever class
-        why = f"{call} cannot: {str(error).splitlines()[0]}"
-        return [Cell("mpi", "forced", "call", None, why, identical=False)]
+    call, arguments = _library(case)
     found = forced.names(call)
-    if not found:
-        return [Cell("mpi", "forced", "call", None, forced.why_none(call), identical=False)]
-    cells = []
-    for name in found:
-        why = forced.unfit(call, name, case.comm.size, case.count, case.dtype.itemsize)
-        if why:
-            cells.append(Cell("mpi", name, "call", None, why, identical=False))
-            continue
-        own = forced.force(case.comm, call, name)
-        if own is None:
-            why = "the library does not let it be forced"
-            cells.append(Cell("mpi", name, "call", None, why, identical=False))
-            continue
-        run = partial(getattr(own.comm, call), *arguments)
-        cells.append(Cell("mpi", name, "call", run, identical=False, before=own.before, after=own.after))
-    return cells
+    why = _refusal(case, call) or ("" if found else forced.why_none(call))
+    if why:
+        return [Cell("mpi", "forced", "call", None, why)]
+    return [_forced(case, call, name, arguments) for name in found]
+
+
+def _forced(case: Case, call: str, name: str, arguments: tuple) -> Cell:
+    why = forced.unfit(call, name, case.comm.size, case.count, case.dtype.itemsize)
+    own = None if why else forced.force(case.comm, call, name)
+    if own is None:
+        return Cell("mpi", name, "call", None, why or "the library does not let it be forced")
+    return Cell("mpi", name, "call", partial(getattr(own.comm, call), *arguments), before=own.before, after=own.after)
 
 
 class _Persistent:
@@ -131,18 +114,25 @@ class _Persistent:
         self.wait()
 
 
-def _probe(case: Case, op: MPI.Op) -> None:
-    """Whether the library takes this dtype and operation, tried on one rank alone: it may abort, not refuse."""
+def _refusal(case: Case, name: str) -> str:
+    """Why the library does not take this dtype and operation, tried on one rank alone: it may abort, not refuse."""
+    op = OPS[case.op]
+    if not isinstance(op, MPI.Op):
+        return f"MPI has no operation {case.op}"
     one = ones(1, case.dtype)
-    if case.collective in REDUCING:
-        MPI.COMM_SELF.Allreduce(MPI.IN_PLACE, one, op)
-    else:
-        MPI.COMM_SELF.Bcast(one)
+    try:
+        if case.collective in REDUCING:
+            MPI.COMM_SELF.Allreduce(MPI.IN_PLACE, one, op)
+        else:
+            MPI.COMM_SELF.Bcast(one)
+    except Exception as error:  # the library's own refusal, in whatever class
+        return f"{name} cannot: {str(error).splitlines()[0]}"
+    return ""
 
 
-def _library(case: Case, op: Any) -> tuple[str, tuple]:
+def _library(case: Case) -> tuple[str, tuple]:
     """The library's call for a case, and its arguments."""
-    send, recv, root = case.sendbuf, case.recv, case.root
+    send, recv, root, op = case.sendbuf, case.recv, case.root, OPS[case.op]
     even = case.count % case.comm.size == 0
     share = [b - a for a, b in zip(case.edges, case.edges[1:])]
     if case.collective == "allreduce":

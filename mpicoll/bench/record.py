@@ -12,11 +12,13 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Any, TextIO
 
+from mpicoll.statistics import rounded
+
 from .calibrate import Calibration
 from .case import Case
 from .machine import Machine, environment, source, versions
 from .measure import Sample
-from .table import busbw_factor
+from .views import figures
 
 SCHEMA = 1
 
@@ -25,6 +27,7 @@ class Record:
     """A run file that is being written, or nothing when there is none. Only the rank that ``writes`` has one."""
 
     def __init__(self, options: Namespace, machine: Machine, timer_us: float, writes: bool) -> None:
+        self.options, self.node_count = options, machine.node_count
         size = len(machine.hosts)
         self.lock = threading.Lock()  # a signal ends the file from another thread
         self.file: TextIO | None = None
@@ -68,17 +71,13 @@ class Record:
                 level=one.level,
                 nbytes=one.nbytes,
                 times_us=[round(t, 3) for t in one.times_us.tolist()],
-                median_us=_rounded(one.median_us),
+                median_us=rounded(one.median_us),
             )
 
-    def samples(self, case: Case, samples: Sequence[Sample], options: Namespace) -> None:
+    def samples(self, case: Case, samples: Sequence[Sample]) -> None:
         """The cells of one row; a cell that did not run says why."""
-        size = case.comm.size
         for sample in samples if self.file else ():
-            cell, summary = sample.cell, sample.summary
-            median = summary.median if summary else None
-            low, high = summary.interval if summary else (None, None)
-            algbw = case.nbytes / median / 1e3 if median else None
+            cell = sample.cell
             self.write(
                 record="sample",
                 collective=case.collective,
@@ -86,8 +85,8 @@ class Record:
                 algorithm=cell.runs or cell.algorithm,
                 asked=cell.algorithm,
                 reason=cell.reason or None,
-                size=size,
-                nodes=options.node_count,
+                size=case.comm.size,
+                nodes=self.node_count,
                 root=case.root,
                 dtype=case.dtype.name,
                 op=case.op,
@@ -98,20 +97,14 @@ class Record:
                 transport="direct",
                 segment_bytes=cell.segment_bytes,
                 call=cell.call,
-                sync=options.sync,
-                launch=options.launch,
+                sync=self.options.sync,
+                launch=self.options.launch,
                 rounds=cell.rounds,
                 times_us=[round(t, 3) for t in sample.times_us.tolist()],
-                median_us=_rounded(median),
-                low_us=_rounded(low),
-                high_us=_rounded(high),
-                p99_us=_rounded(summary.p99 if summary else None),
-                min_us=_rounded(summary.minimum if summary else None),
-                drift=_rounded(summary.drift if summary else None),
-                algbw_GBps=_rounded(algbw),
-                busbw_GBps=_rounded(None if algbw is None else algbw * busbw_factor(case.collective, size)),
+                **figures(case, sample),
                 wrong=sample.wrong,
                 late_starts=sample.late,
+                sync_error_us=rounded(sample.sync_error_us),
                 skipped=cell.why or None,
             )
 
@@ -135,7 +128,3 @@ def named(path: str, size: int) -> str:
     stem = os.path.join(path, "-".join(parts))
     tries = (f"{stem}{f'-{i}' if i else ''}.jsonl" for i in range(1000))
     return next((found for found in tries if not os.path.exists(found)), stem)
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.6g}")

@@ -55,7 +55,6 @@ def _run(comm: MPI.Intracomm, options: Namespace) -> int:
         options.algorithms = suit(options.algorithms, comm.size)
     dtype = checked(comm, options)
     machine = survey(comm)
-    options.node_count = machine.node_count
     rows = counts(options, dtype.itemsize)
     memory(comm, machine, max(rows) * dtype.itemsize)
     if options.plot:
@@ -83,7 +82,7 @@ def _run(comm: MPI.Intracomm, options: Namespace) -> int:
                 error = sync.make(options.sync, comm, {}).error_us
                 output.head(cells, error, timer_us)
             done.append(measure(case, cells, _effort(options, row, budget / len(both))))
-            record.samples(case, done[-1], options)
+            record.samples(case, done[-1])
             for cell in cells:
                 if cell.free:
                     cell.free()

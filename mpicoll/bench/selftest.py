@@ -21,14 +21,13 @@ from .options import DTYPES
 COUNTS = (1, 7, 1000, 10007)
 DELAY_S = 1e-3
 MOVED_S = 1000.0
-SHORT = Effort(iterations=10, warmup=1)
 
 
 def self_test(comm: MPI.Intracomm) -> int:
     """Run all; the exit status. Collective."""
     failed = 0
     for claim, test in (
-        ("the bytes that are moved are the bytes that are printed", _bytes),
+        ("the bytes that are moved are those that the schedules count", _bytes),
         ("a wrong algorithm is caught at every size and dtype", _wrong),
         ("a rank that is 1 ms late shows as at least 1 ms in the maximum", _late),
         ("a clock moved by 1000 s on one rank changes nothing", _moved),

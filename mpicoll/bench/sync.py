@@ -10,20 +10,17 @@ from mpi4py import MPI
 
 EXCHANGES = 30  # of which the fastest tells the offset of two clocks
 LEAST_LEAD_S, MOST_LEAD_S = 100e-6, 20e-3  # from the announcement of a start to the start
-
-
 clock = time.perf_counter  # seconds; each rank has its own zero
 
 
 class Barrier:
     """Start when the barrier lets go; the time between its leaving on different ranks is charged to the call."""
 
-    name = "barrier"
     error_us: float | None = None
     late = 0
 
     def __init__(self, comm: MPI.Intracomm, skew: Mapping[int, float] = {}) -> None:
-        self.wait = comm.Barrier
+        self.comm = comm
         self.delay = skew.get(comm.rank, 0.0)
         # Waits; gives the time from which this rank counts, None: now. Nothing of ours between barrier and call.
         self.go: Callable[[], float | None] = self._late if self.delay else comm.Barrier
@@ -32,7 +29,7 @@ class Barrier:
         """Agree on the next start."""
 
     def _late(self) -> float:
-        self.wait()
+        self.comm.Barrier()
         return arrive(clock(), self.delay)
 
 
@@ -41,8 +38,6 @@ class Window:
 
     How far ahead that is follows from how late the announcements were heard; who hears of a start after it counts it.
     """
-
-    name = "window"
 
     def __init__(self, comm: MPI.Intracomm, skew: Mapping[int, float] = {}) -> None:
         self.comm, self.delay = comm, skew.get(comm.rank, 0.0)

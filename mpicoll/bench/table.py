@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mpicoll.statistics import apart
+
 from .cells import Cell
 from .measure import Sample
-from .statistics import apart
 
 WIDEST = 100
 FORCED, OURS = 25, 27  # columns for a name and a time

@@ -8,6 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from math import exp, log
 
+from mpicoll.statistics import Summary, rounded
+
 from .case import Case
 from .measure import Sample
 from .table import busbw_factor, human
@@ -20,6 +22,22 @@ FIELDS = (
 )
 
 
+def figures(case: Case, sample: Sample) -> dict[str, float | None]:
+    """The figures of a cell, by the names that files give them; None where it did not run."""
+    summary = sample.summary
+    names = ("median_us", "low_us", "high_us", "p99_us", "min_us", "drift", "algbw_GBps", "busbw_GBps")
+    if summary is None:
+        return dict.fromkeys(names)
+    values = (summary.median, *summary.interval, summary.p99, summary.minimum, summary.drift, *_rates(case, summary))
+    return dict(zip(names, map(rounded, values)))
+
+
+def _rates(case: Case, summary: Summary) -> tuple[float, float]:
+    """Algorithm and bus bandwidth in GB/s."""
+    rate = case.nbytes / summary.median / 1e3 if summary.median else 0.0
+    return rate, rate * busbw_factor(case.collective, case.comm.size)
+
+
 def csv_head() -> str:
     """The names of the columns."""
     return ",".join(FIELDS)
@@ -28,7 +46,7 @@ def csv_head() -> str:
 def csv_rows(case: Case, samples: Sequence[Sample]) -> Iterator[str]:
     """A line a cell; one that did not run has its reason in the last column."""
     for sample in samples:
-        cell, summary = sample.cell, sample.summary
+        cell = sample.cell
         row = {
             **{"collective": case.collective, "library": cell.library, "algorithm": cell.runs or cell.algorithm},
             **{"asked": cell.algorithm, "call": cell.call, "size": case.comm.size, "dtype": case.dtype.name},
@@ -36,12 +54,7 @@ def csv_rows(case: Case, samples: Sequence[Sample]) -> Iterator[str]:
             **{"in_place": int(case.in_place), "iterations": len(sample.times_us), "wrong": sample.wrong},
             "why": cell.why,
         }
-        if summary:
-            rate = case.nbytes / summary.median / 1e3 if summary.median else 0.0
-            figures = (summary.median, *summary.interval, summary.p99, summary.minimum, summary.drift)
-            row |= dict(zip(("median_us", "low_us", "high_us", "p99_us", "min_us", "drift"), map(_short, figures)))
-            row |= {"algbw_GBps": _short(rate)}
-            row |= {"busbw_GBps": _short(rate * busbw_factor(case.collective, case.comm.size))}
+        row |= figures(case, sample)
         line = io.StringIO()
         csv.DictWriter(line, FIELDS, lineterminator="").writerow({name: row.get(name) for name in FIELDS})
         yield line.getvalue()
@@ -74,9 +87,8 @@ def _half(case: Case, sample: Sample | None) -> str:
     summary = sample.summary if sample else None
     if sample is None or summary is None:
         return f"{'-':>9} {'-':>10} {'-':>10} {'-':>8}"
-    rate = case.nbytes / summary.median / 1e3 if summary.median else 0.0
+    rate, bus = _rates(case, summary)
     wrong = "N/A" if sample.wrong is None else str(sample.wrong)
-    bus = rate * busbw_factor(case.collective, case.comm.size)
     return f"{summary.median:>9.2f} {rate:>10.4f} {bus:>10.4f} {wrong:>8}"
 
 
@@ -118,7 +130,3 @@ class Digest:
 
 def _first(pair: tuple) -> float:
     return pair[0]
-
-
-def _short(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.6g}")

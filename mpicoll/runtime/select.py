@@ -47,13 +47,11 @@ def select(name: str, call: Call, tuning: Tuning, segment_bytes: int | None = No
             f"{call.collective} by {name} does not keep rank order on {call.size} ranks, and the operation does not "
             f"commute: use {', '.join(fit)}"
         )
-    if not found.free_segments:
-        return found, "asked for"
-    segments = _segments(found, call, tuning, segment_bytes)
-    if segments == 1:
+    piped = _piped(found, call, tuning, segment_bytes)
+    if piped is found:
         return found, "asked for"
     how = "by predicted time" if segment_bytes is None else f"of {segment_bytes} bytes"
-    return found.in_segments(segments), f"asked for; {segments} segments {how}"
+    return piped, f"asked for; {piped.segments} segments {how}"
 
 
 def _auto(call: Call, tuning: Tuning, segment_bytes: int | None) -> tuple[Algorithm, str]:
@@ -64,8 +62,7 @@ def _auto(call: Call, tuning: Tuning, segment_bytes: int | None) -> tuple[Algori
     if at >= 0:
         found = find(call.collective, row[at][1])
         if _may(found, call) and _fits(found, call):
-            segments = _segments(found, call, tuning, segment_bytes) if found.free_segments else 1
-            return found if segments == 1 else found.in_segments(segments), f"{where}, measured best ({tuning.source})"
+            return _piped(found, call, tuning, segment_bytes), f"{where}, measured best ({tuning.source})"
     times: dict[Algorithm, float] = {}
     for name in tuning.candidates[call.collective]:
         found = find(call.collective, name)
@@ -73,9 +70,9 @@ def _auto(call: Call, tuning: Tuning, segment_bytes: int | None) -> tuple[Algori
             continue
         if not _may(found, call) or not _fits(found, call):
             continue
-        segments = _segments(found, call, tuning, segment_bytes) if found.free_segments else 1
-        seconds = forecast(found, call.size, call.nodes, tuning.network).seconds(call.nbytes, segments)
-        times[found if segments == 1 else found.in_segments(segments)] = seconds
+        piped = _piped(found, call, tuning, segment_bytes)
+        segments = piped.segments if piped is not found else 1
+        times[piped] = forecast(found, call.size, call.nodes, tuning.network).seconds(call.nbytes, segments)
     if not times:
         raise ValueError(f"{where}: none of {', '.join(tuning.candidates[call.collective])} can run")
     best, *others = sorted(times, key=lambda algorithm: times[algorithm])
@@ -96,8 +93,11 @@ def _fits(algorithm: Algorithm, call: Call) -> bool:
     return True
 
 
-def _segments(algorithm: Algorithm, call: Call, tuning: Tuning, segment_bytes: int | None) -> int:
-    if call.size == 1:
-        return 1
+def _piped(algorithm: Algorithm, call: Call, tuning: Tuning, segment_bytes: int | None) -> Algorithm:
+    """A pipeline under its plain name in as many segments as are best, or of the length that is configured."""
+    if not algorithm.free_segments or call.size == 1:
+        return algorithm
     chunks = 1 if segment_bytes is None else algorithm.schedule(call.size, nodes=call.nodes).chunks
-    return forecast(algorithm, call.size, call.nodes, tuning.network).segments(call.nbytes / chunks, segment_bytes)
+    look = forecast(algorithm, call.size, call.nodes, tuning.network)
+    segments = look.segments(call.nbytes / chunks, segment_bytes)
+    return algorithm if segments == 1 else algorithm.in_segments(segments)

@@ -52,9 +52,8 @@ class Forecast:
         return min((s for s in SEGMENTS if s <= max(1, nbytes)), key=lambda s: (self.seconds(nbytes, s), s))
 
     def _line(self, path: Price, nbytes: float) -> float:
-        net, ((alpha, beta), (inner_alpha, inner_beta)) = self.network, self.network.levels
-        fixed = path.messages[0] * alpha + path.messages[1] * inner_alpha + path.rounds * net.per_round
-        return fixed + nbytes * (path.sent[0] * beta + path.sent[1] * inner_beta + path.reduced * net.gamma)
+        terms = path.terms(self.network)
+        return terms["alpha"] + terms["rounds"] + nbytes * (terms["beta"] + terms["gamma"])
 
 
 @lru_cache(maxsize=512)

@@ -79,7 +79,7 @@ class Algorithm:
 
     @property
     def restrictions(self) -> tuple[str, ...]:
-        """What holds it back, in words: sizes that fold, operations that it must not be given, buffers it needs."""
+        """What holds it back, in words: sizes that fold, operations that it must not be given, bits that differ."""
         folds = [size for size in range(2, 17) if not self.fits(size)]
         found = []
         if folds:

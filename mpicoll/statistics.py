@@ -36,21 +36,33 @@ class Summary:
         return self.high - self.low <= 2 * ENOUGH * self.median
 
 
+def interval_ranks(n: int) -> tuple[int, int] | None:
+    """Which two of n sorted samples enclose the median 19 times in 20; None below eight, where no two do.
+
+    Order statistics (normal approximation of the binomial, rounded outwards): no assumption on the tail.
+    """
+    half = Z95 * sqrt(n) / 2
+    low, high = floor(n / 2 - half) - 1, ceil(n / 2 + half)
+    return (low, high) if low >= 0 and high < n else None
+
+
+def rounded(value: float | None) -> float | None:
+    """Six digits, for a file."""
+    return None if value is None else float(f"{value:.6g}")
+
+
 def summarize(times_us: np.ndarray) -> Summary | None:
     """The summary of a cell's iterations; None without any."""
     n = len(times_us)
     if not n:
         return None
     ordered = np.sort(times_us)
-    # Ranks of the order statistics around the median (normal approximation of the binomial); no assumption on the tail.
-    half = Z95 * sqrt(n) / 2
-    low, high = floor(n / 2 - half) - 1, ceil(n / 2 + half)
-    known = low >= 0 and high < n  # below eight samples no two of them enclose the median so often
+    ranks = interval_ranks(n)
     third = max(1, n // 3)
     return Summary(
         median=float(np.median(ordered)),
-        low=float(ordered[low]) if known else 0.0,
-        high=float(ordered[high]) if known else inf,
+        low=float(ordered[ranks[0]]) if ranks else 0.0,
+        high=float(ordered[ranks[1]]) if ranks else inf,
         p99=float(np.percentile(ordered, 99)),
         minimum=float(ordered[0]),
         drift=float(np.median(times_us[-third:]) / np.median(times_us[:third])),

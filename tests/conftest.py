@@ -1,0 +1,3 @@
+"""Fixtures that several files share."""
+
+from standins import cluster  # noqa: F401
