@@ -101,7 +101,7 @@ def _forced(case: Case, call: str, name: str, arguments: tuple) -> Cell:
     why = forced.unfit(call, name, case.comm.size, case.count, case.dtype.itemsize)
     own = None if why else forced.force(case.comm, call, name)
     if own is None:
-        return Cell("mpi", name, "call", None, why or "the library does not let it be forced")
+        return Cell("mpi", name, "call", None, why or forced.why_not())
     return Cell("mpi", name, "call", partial(getattr(own.comm, call), *arguments), before=own.before, after=own.after)
 
 

@@ -24,6 +24,7 @@ TUNED_SEGMENT_BYTES = 1 << 16  # of Open MPI's segmented_ring, which without seg
 NOT_ALGORITHMS = {"ignore", "auto", "nb", "ccl", "smp"}
 
 
+DYNAMIC = "coll_tuned_use_dynamic_rules"
 ABOVE_TUNED = (
     "coll_han_priority",
     "coll_adapt_priority",
@@ -59,6 +60,13 @@ def why_none(call: str) -> str:
     return f"the algorithms of this MPI's {call} cannot be forced from inside: their rows are left out"
 
 
+def why_not() -> str:
+    """What to say where the library has an algorithm and does not let it be forced."""
+    rules = _control(DYNAMIC)
+    cure = f": OMPI_MCA_{DYNAMIC}=1 in the environment lets it" if rules and not rules.read() else ""
+    return f"the library does not let it be forced{cure}"
+
+
 def force(comm: MPI.Intracomm, call: str, name: str) -> Forced | None:
     """Force one; None: the library does not let it. Collective; asked for again it is the same."""
     key = comm.handle, call, name
@@ -76,13 +84,15 @@ def _force(comm: MPI.Intracomm, call: str, name: str) -> Forced | None:
         return None
     if is_mpich():
         return _mpich(comm, control, name)
-    settings = {"coll_tuned_use_dynamic_rules": 1, **dict.fromkeys(ABOVE_TUNED, 0)}
+    settings = {DYNAMIC: 1, **dict.fromkeys(ABOVE_TUNED, 0)}
     settings[f"coll_tuned_{call.lower()}_algorithm_segmentsize"] = _segment_bytes(call, name)
     known = {variable: found for variable in settings if (found := _control(variable)) is not None}
     before = {variable: found.read() for variable, found in known.items()}
     old = control.read()
     try:
         for variable, found in known.items():
+            if before[variable] == settings[variable]:
+                continue  # Open MPI 4 lets some of them be set at the start alone
             try:
                 found.write(settings[variable])
             except OSError:
