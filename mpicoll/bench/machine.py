@@ -13,6 +13,7 @@ import mpi4py
 import numpy as np
 from mpi4py import MPI
 
+from mpicoll.runtime import mpilib
 from mpicoll.runtime.private import private
 
 SIZE_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS")
@@ -84,11 +85,8 @@ def survey(comm: MPI.Intracomm) -> Machine:
     """Ask every rank. Collective."""
     cores = sorted(os.sched_getaffinity(0))
     told = comm.allgather((socket.gethostname(), cores, _hardware(cores)))
-    library = " ".join(MPI.Get_library_version().split("\0")[0].split("\n")[0].split(",")[0].split()).replace(
-        "Version: ", ""
-    )
     hosts, all_cores, hardware = (list(column) for column in zip(*told))
-    return Machine(hosts, list(private(comm).nodes), all_cores, library, hardware)
+    return Machine(hosts, list(private(comm).nodes), all_cores, mpilib.vendor(), hardware)
 
 
 def _hardware(cores: list[int]) -> dict[str, object]:
@@ -164,7 +162,7 @@ def singletons(size: int) -> str:
     name, asked = max(told.items(), key=lambda item: item[1])
     return (
         f"the launcher started {asked} ranks ({name}={asked}) and this MPI sees {size}: the launcher is of another MPI "
-        f"than {MPI.Get_library_version().split(',')[0].split(chr(10))[0].strip()}, or srun lacks the right --mpi=... "
+        f"than {mpilib.vendor()}, or srun lacks the right --mpi=... "
         "Use the mpirun of this MPI; for one rank on purpose unset that variable"
     )
 

@@ -9,20 +9,17 @@ import re
 from ctypes import CDLL, byref, c_char_p, c_int, c_void_p, create_string_buffer
 from functools import cache
 
+from mpicoll.runtime import mpilib
+
 TEXT = 1 << 13  # bytes of the longest description
 
 
 @cache
 def library() -> CDLL | None:
-    """The MPI library of this process, its tool interface initialised; None where it cannot be found."""
-    with open("/proc/self/maps") as maps:
-        paths = {
-            found[0] for line in maps if (found := re.search(r"/\S*/libmpi(ch|_cray\w*)?\.so[.\d]*$", line.strip()))
-        }
-    for path in sorted(paths):
-        loaded = CDLL(path)
-        if hasattr(loaded, "MPI_T_init_thread") and loaded.MPI_T_init_thread(0, byref(c_int())) == 0:
-            return loaded
+    """The MPI library of this process, its tool interface initialised; None where it has none."""
+    loaded = mpilib.library()
+    if hasattr(loaded, "MPI_T_init_thread") and loaded.MPI_T_init_thread(0, byref(c_int())) == 0:
+        return loaded
     return None
 
 
