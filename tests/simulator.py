@@ -17,7 +17,13 @@ import numpy as np
 from mpicoll.runtime.steps import Combine, Copy, Final, Lowered, Slice, Start, Step, Wait
 
 POISON = -1
-NAMES = ("sendbuf", "recvbuf", "work", "scratch")
+NAMES = (
+    "sendbuf",
+    "recvbuf",
+    "work",
+    "scratch",
+    *(f"mirror of {name}" for name in ["sendbuf", "recvbuf", "work", "scratch"]),
+)
 
 
 class BrokenError(AssertionError):
@@ -105,19 +111,27 @@ class Simulator:
                     return False
                 self._move(message)
                 del rank.active[step.request]
-            elif isinstance(step, Combine):
-                left, right = self._read(r, step.left), self._read(r, step.right)
-                if left[1].any() or right[1].any():
-                    raise BrokenError(f"rank {r} reduces what was made final: {step}")
-                self._write(r, step.out)[:] = [self.combine(left[0], right[0]), left[1]]
-            elif isinstance(step, Copy):
-                self._write(r, step.target)[:] = self._read(r, step.source)
-            elif isinstance(step, Final):
-                values = self._read(r, step.at).copy()
-                values[1] += 1
-                self._write(r, step.at)[:] = values
+            else:
+                self._launch(r, step)
             rank.at += 1
         return True
+
+    def _launch(self, r: int, step: Step) -> None:
+        """On the host a step is through at once; Enter and Sync are nothing then."""
+        self._compute(r, step)
+
+    def _compute(self, r: int, step: Step) -> None:
+        if isinstance(step, Combine):
+            left, right = self._read(r, step.left), self._read(r, step.right)
+            if left[1].any() or right[1].any():
+                raise BrokenError(f"rank {r} reduces what was made final: {step}")
+            self._write(r, step.out)[:] = [self.combine(left[0], right[0]), left[1]]
+        elif isinstance(step, Copy):
+            self._write(r, step.target)[:] = self._read(r, step.source)
+        elif isinstance(step, Final):
+            values = self._read(r, step.at).copy()
+            values[1] += 1
+            self._write(r, step.at)[:] = values
 
     def _start(self, r: int, step: Start) -> None:
         rank = self.ranks[r]

@@ -9,7 +9,7 @@ import numpy as np
 from mpi4py import MPI
 
 import mpicoll
-from mpicoll.runtime import plan as plans
+from mpicoll.runtime import bind
 from mpicoll.schedule import algorithms, find, verify
 
 from . import sync
@@ -46,14 +46,13 @@ def _bytes(comm: MPI.Intracomm) -> Iterator[str]:
     """Counted as messages start, against the schedule's counts, which the bus bandwidth stands on."""
     count = 40 * comm.size
     made: list[int] = []
-    message = plans._Binder._message
+    message = bind.Binder._message
 
     def counted(self, step):
-        nbytes = (step.at.stop - step.at.start) * self.memories[step.at.memory].itemsize
-        return _Counted(message(self, step), nbytes if step.sends else 0, made)
+        return _Counted(message(self, step), self.data(step.at).nbytes if step.sends else 0, made)
 
     x, y = np.ones(count, "f4"), np.empty(count, "f4")
-    plans._Binder._message = counted  # type: ignore[method-assign]
+    bind.Binder._message = counted  # type: ignore[method-assign]
     try:
         for name in algorithms("allreduce"):
             made.clear()
@@ -65,7 +64,7 @@ def _bytes(comm: MPI.Intracomm) -> Iterator[str]:
             if counts is None or total != counts.sent_total * x.nbytes:
                 yield f"{name}: {total} bytes, {counts and float(counts.sent_total) * x.nbytes} expected"
     finally:
-        plans._Binder._message = message  # type: ignore[method-assign]
+        bind.Binder._message = message  # type: ignore[method-assign]
 
 
 class _Counted:

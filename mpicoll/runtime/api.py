@@ -23,10 +23,12 @@ from mpi4py import MPI
 
 from mpicoll.schedule import Schedule
 
+from . import device_buffers
 from .agree import agree
+from .bind import HostPlace, Place
 from .cut import SEGMENT_BYTES, Cutter
 from .lower import lower
-from .plan import Plan, make_plan, memories
+from .plan import Plan, make_plan
 from .private import ONE_SHOT_TAG, Private, _states, private
 from .problem import Arguments, Problem, problem
 from .steps import Lowered
@@ -154,9 +156,7 @@ def _key(buffer: Any) -> Any:
             return _address(buffer), buffer.size, buffer.dtype, buffer.flags.num
         except ValueError:  # dtypes without a buffer interface, such as bfloat16
             return buffer.ctypes.data, buffer.size, buffer.dtype, buffer.flags.num
-    if buffer is None:
-        return True
-    raise TypeError
+    return True if buffer is None else device_buffers.key(buffer)
 
 
 def _remember(args: Arguments, comm: Any, key: Any) -> Plan:
@@ -211,24 +211,18 @@ def _plan(args: Arguments, state: Private, *, one_shot: bool = False) -> Plan:
     try:
         task = _problem(args, state)
         lowered, nbytes = _lowered(task, state)
-        room = state.scratch(nbytes) if one_shot else np.empty(nbytes, np.uint8)
-    except (TypeError, ValueError, MemoryError) as caught:
+        place = _place(task, lowered, nbytes, state, one_shot)
+    except (TypeError, ValueError, MemoryError, RuntimeError) as caught:
         error = caught
     if not one_shot or state.config.check:
         agree(state.comm, args.facts(), error)
     if error is not None:
         raise error
-    arrays = memories(
-        None if task.send is None else task.send.array(readonly=True),
-        None if task.recv is None else task.recv.array(),
-        *_split(room.view(task.dtype), task.work),
-    )
     if state.config.debug:
-        _tell(state, task)
+        _tell(state, task, place)
     return make_plan(
         state,
-        lowered.steps,
-        arrays,
+        place,
         task.operation,
         tag=ONE_SHOT_TAG if one_shot else state.tag(),
         keep=args.op if one_shot else args,
@@ -240,11 +234,24 @@ def _plan(args: Arguments, state: Private, *, one_shot: bool = False) -> Plan:
     )
 
 
-def _split(room: np.ndarray, work: int) -> tuple[np.ndarray, np.ndarray]:
-    return room[:work], room[work:]
+def _place(task: Problem, lowered: Lowered, nbytes: int, state: Private, one_shot: bool) -> Place:
+    """The memory of a plan. MemoryError; on a device ValueError and RuntimeError too."""
+    if task.on_device:
+        from .device import DevicePlace  # needs CuPy
+
+        return DevicePlace(state, lowered.steps, task.send, task.recv, (task.work, lowered.scratch), one_shot)
+    room = (state.scratch(nbytes) if one_shot else np.empty(nbytes, np.uint8)).view(task.dtype)
+    return HostPlace(
+        lowered.steps,
+        None if task.send is None else task.send.array(readonly=True),
+        None if task.recv is None else task.recv.array(),
+        room[: task.work],
+        room[task.work :],
+    )
 
 
-def _tell(state: Private, task: Problem) -> None:
+def _tell(state: Private, task: Problem, place: Place) -> None:
     host = os.uname().nodename
     said = f"{task.schedule.collective} of {task.nbytes} bytes by {task.schedule.algorithm} ({task.why})"
-    print(f"mpicoll: rank {state.rank} of {state.size} on {host}: {said}, over MPI", file=sys.stderr, flush=True)
+    over = f"over MPI, {place.transport.name} ({place.transport.why})"
+    print(f"mpicoll: rank {state.rank} of {state.size} on {host}: {said}, {over}", file=sys.stderr, flush=True)

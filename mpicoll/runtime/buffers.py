@@ -21,6 +21,7 @@ class Flat:
     dtype: np.dtype
     order: str
     owner: Any
+    device: int | None = None  # the GPU whose memory it is; None: the host's
 
     @property
     def nbytes(self) -> int:
@@ -28,7 +29,7 @@ class Flat:
         return self.count * self.dtype.itemsize
 
     def array(self, readonly: bool = False) -> np.ndarray:
-        """The memory as a one-dimensional array that does not keep the caller's object alive."""
+        """Host memory as a one-dimensional array that does not keep the caller's object alive."""
         if not self.nbytes:
             return np.empty(0, self.dtype)
         raw = MPI.memory.fromaddress(self.address, self.nbytes, readonly)
@@ -49,15 +50,20 @@ def is_pair(dtype: np.dtype) -> bool:
 
 
 def flat(buffer: Any, name: str, *, writable: bool = False) -> Flat:
-    """The flat view of a NumPy array of any shape, C or Fortran contiguous.
+    """The flat view of an array of any shape, C or Fortran contiguous: NumPy's, or one in GPU memory.
 
     TypeError: not an array, or a dtype that is not numeric. ValueError: not contiguous; read-only where written.
     """
+    from . import device_buffers  # imports this module
+
+    if device_buffers.is_device(buffer):
+        seen = device_buffers.device_flat(buffer, name, writable=writable)
+        _numeric(seen.dtype, name)
+        return seen
     if not isinstance(buffer, np.ndarray) or isinstance(buffer, np.ma.MaskedArray):
         raise TypeError(f"{name} is {_say(buffer)}: pass a numpy.ndarray")
     dtype = buffer.dtype
-    if dtype.kind not in NUMERIC_KINDS and not is_bfloat16(dtype) and not is_pair(dtype):
-        raise TypeError(f"{name} has dtype {dtype}: pass a numeric dtype, bool, bfloat16 or a (value, index) pair")
+    _numeric(dtype, name)
     if not (buffer.flags.c_contiguous or buffer.flags.f_contiguous):
         raise ValueError(
             f"{name} is not contiguous (shape {buffer.shape}, strides {buffer.strides}): "
@@ -67,6 +73,11 @@ def flat(buffer: Any, name: str, *, writable: bool = False) -> Flat:
         raise ValueError(f"{name} is read-only: pass a writable array")
     order = "C" if buffer.flags.c_contiguous else "F"
     return Flat(buffer.ctypes.data, buffer.size, dtype, order, buffer)
+
+
+def _numeric(dtype: np.dtype, name: str) -> None:
+    if dtype.kind not in NUMERIC_KINDS and not is_bfloat16(dtype) and not is_pair(dtype):
+        raise TypeError(f"{name} has dtype {dtype}: pass a numeric dtype, bool, bfloat16 or a (value, index) pair")
 
 
 def same_or_apart(send: Flat, recv: Flat) -> bool:
@@ -83,7 +94,9 @@ def same_or_apart(send: Flat, recv: Flat) -> bool:
 
 
 def match(send: Flat, recv: Flat, needed: int, of: str = "") -> None:
-    """Check dtype, order and room of a pair of buffers. TypeError, ValueError."""
+    """Check memory, dtype, order and room of a pair of buffers. TypeError, ValueError."""
+    if send.device != recv.device:
+        raise ValueError(f"sendbuf is in {_where(send)} and recvbuf in {_where(recv)}: both must be in the same memory")
     if send.dtype != recv.dtype:
         raise TypeError(f"sendbuf has dtype {send.dtype} and recvbuf {recv.dtype}: both must be the same")
     if send.order != recv.order:
@@ -91,6 +104,10 @@ def match(send: Flat, recv: Flat, needed: int, of: str = "") -> None:
     if recv.count != needed:
         small = "too small: it holds" if recv.count < needed else "too large: it holds"
         raise ValueError(f"recvbuf is {small} {recv.count} elements and {of or 'sendbuf'} needs {needed}")
+
+
+def _where(at: Flat) -> str:
+    return "host memory" if at.device is None else f"the memory of GPU {at.device}"
 
 
 def _say(buffer: Any) -> str:

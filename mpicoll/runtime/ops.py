@@ -57,20 +57,22 @@ class Operation:
     quiet: bool = False  # floating-point flags are to be ignored: a library must not warn, or raise, in mid-message
 
 
-def operation(op: Any, dtype: np.dtype) -> Operation:
-    """How to reduce ``dtype`` with ``op`` (None: SUM). TypeError: no such operation, or not for this dtype."""
+def operation(op: Any, dtype: np.dtype, on_device: bool = False) -> Operation:
+    """How to reduce ``dtype`` with ``op`` (None: SUM). TypeError: no such operation, or not for these."""
     kind = "f" if is_bfloat16(dtype) else dtype.kind
     inexact = kind in "fc"
     if op is AVG:
         _need(inexact, "AVG", dtype, "floating and complex dtypes: for integers use MPI.SUM and divide")
-        return Operation("AVG", True, _ufunc(np.add), average=True, quiet=True)
+        return Operation("AVG", True, _ufunc(np.add, dtype, on_device), average=True, quiet=True)
     op = MPI.SUM if op is None else op
     if not isinstance(op, MPI.Op):
         raise TypeError(f"op is {op!r}: pass an mpi4py.MPI.Op such as MPI.SUM, or mpicoll.AVG")
     if op.handle in _BY_HANDLE:
         name, ufunc, kinds = _BY_HANDLE[op.handle]
         _need(kind in kinds, name, dtype, ", ".join(_WORDS[k] for k in kinds) + " dtypes")
-        return Operation(name, True, _ufunc(ufunc), quiet=inexact)
+        return Operation(name, True, _ufunc(ufunc, dtype, on_device), quiet=inexact)
+    if on_device and (op.handle in _LOCATE or not op.is_predefined):
+        raise TypeError(f"{name_of(op)} does not run in GPU memory: copy to a NumPy array first")
     if op.handle in _LOCATE:
         name, better = _LOCATE[op.handle]
         _need(is_pair(dtype), name, dtype, "(value, index) pairs, such as [('value', 'f8'), ('index', 'i4')]")
@@ -106,7 +108,12 @@ def _need(condition: bool, name: str, dtype: np.dtype, what: str) -> None:
         raise TypeError(f"{name} cannot take dtype {dtype}; it takes {what}")
 
 
-def _ufunc(ufunc: np.ufunc) -> Callable[..., Call]:
+def _ufunc(ufunc: np.ufunc, dtype: np.dtype, on_device: bool) -> Callable[..., Call]:
+    if on_device:
+        from . import kernels  # needs CuPy
+
+        return kernels.combine(ufunc.__name__, dtype)
+
     def combine(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> Call:
         return partial(ufunc, a, b, out=out)  # by keyword: NumPy deprecates the other way for minimum and maximum
 

@@ -6,19 +6,17 @@ that several plans advance together.
 
 from __future__ import annotations
 
-import contextvars
 import os
 import weakref
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any
 
-import numpy as np
 from mpi4py import MPI
 
+from .bind import Place
 from .ops import Operation
 from .private import Private
-from .steps import RECVBUF, SCRATCH, SENDBUF, WORK, Combine, Copy, Final, Slice, Start, Step, Wait
 
 _outstanding: list[Plan] = []  # started and not waited for
 UNROLLED = 128  # calls up to which a plan gets a function of its own; the loop's cost no longer shows beyond
@@ -31,7 +29,8 @@ class Plan(partial):
     is through. Every rank starts its plans on a communicator in the same order. One plan belongs to one thread.
 
     ``algorithm`` is what runs and ``why`` the reason; ``rounds`` those in which this rank speaks, ``messages`` those
-    it sends; ``nbytes`` those of the whole vector.
+    it sends; ``nbytes`` those of the whole vector; ``transport`` is "direct" (MPI reads the buffers) or "staged" (it
+    reads copies in host memory), and ``transport_why`` the reason.
 
     It is a functools.partial so that calling it stays in C: a ``__call__`` in Python costs half a microsecond a call.
     """
@@ -43,6 +42,8 @@ class Plan(partial):
     nbytes: int
     size: int
     messages: int
+    transport: str
+    transport_why: str
     _calls: list[Callable[[], Any]]
     _tests: dict[int, Callable[[], bool]]
     _at: int | None  # the next call; None when not started, and the number of calls when through but not waited for
@@ -118,75 +119,18 @@ class Plan(partial):
         return f"<{self.collective} plan: {self.algorithm}, {self.size} ranks, {self.nbytes} bytes>"
 
 
-class _Binder:
-    """Makes the calls and the requests of a list of steps."""
-
-    def __init__(
-        self, comm: MPI.Intracomm, memories: dict[int, np.ndarray], operation: Operation | None, tag: int
-    ) -> None:
-        self.comm, self.operation, self.tag = comm, operation, tag
-        self.memories = memories
-        self.raw = {name: array.view(np.uint8) for name, array in memories.items()}
-        self.requests: list[MPI.Prequest] = []
-        self.sends = 0
-
-    def bind(self, steps: Sequence[Step]) -> tuple[list[Callable[[], Any]], dict[int, Callable[[], bool]]]:
-        """The calls, and at the place of each wait the test that stands for it."""
-        calls: list[Callable[[], Any]] = []
-        tests: dict[int, Callable[[], bool]] = {}
-        by_step: dict[int, MPI.Prequest] = {}
-        average = self.operation is not None and self.operation.average
-        for number, step in enumerate(steps):
-            if isinstance(step, Start):
-                by_step[number] = request = self._message(step)
-                calls.append(request.Start)
-            elif isinstance(step, Wait):
-                tests[len(calls)] = by_step[step.request].Test
-                calls.append(by_step[step.request].Wait)
-            elif isinstance(step, Combine):
-                assert self.operation is not None
-                calls.append(self.operation.combine(*map(self._array, step)))
-            elif isinstance(step, Copy):
-                calls.append(_copy(self._array(step.source), self._array(step.target)))
-            elif isinstance(step, Final) and average:
-                calls.append(_divide(self._array(step.at), self.comm.size))
-        return calls, tests
-
-    def _array(self, at: Slice) -> np.ndarray:
-        return self.memories[at.memory][at.start : at.stop]
-
-    def _message(self, step: Start) -> MPI.Prequest:
-        itemsize = self.memories[step.at.memory].itemsize
-        data = self.raw[step.at.memory][step.at.start * itemsize : step.at.stop * itemsize]
-        make = self.comm.Send_init if step.sends else self.comm.Recv_init
-        self.sends += step.sends
-        request = make([data, MPI.BYTE], step.peer, self.tag)
-        self.requests.append(request)
-        return request
-
-
-def make_plan(
-    private: Private,
-    steps: Sequence[Step],
-    memories: dict[int, np.ndarray],
-    operation: Operation | None,
-    tag: int,
-    keep: Any,
-    **facts: Any,
-) -> Plan:
-    """Bind steps to memories. ``keep`` is kept alive with the plan; ``facts`` become its attributes."""
-    binder = _Binder(private.comm, memories, operation, tag)
-    calls, tests = binder.bind(steps)
-    # In a context of its own NumPy ignores overflow and NaN: a warning turned error would stop one rank in mid-message.
-    context = contextvars.copy_context()
-    if operation is not None and operation.quiet:
-        context.run(_ignore)
+def make_plan(private: Private, place: Place, operation: Operation | None, tag: int, keep: Any, **facts: Any) -> Plan:
+    """Bind the steps of a place. ``keep`` is kept alive with the plan; ``facts`` become its attributes."""
+    binder = place.binder(private.comm, operation, tag)
+    calls, tests = binder.bind(place.steps)
+    run, resume = place.runners(operation)
     itself: list[weakref.ref[Plan]] = []  # weakly: a plan that nobody holds frees its requests at once
-    plan = Plan(context.run, _bound(calls, lambda: itself[0]()._together()))  # type: ignore[union-attr]
+    plan = Plan(run, _bound(calls, lambda: itself[0]()._together()))  # type: ignore[union-attr]
     itself.append(weakref.ref(plan))
-    vars(plan).update(facts, size=private.size, messages=binder.sends, _keep=keep)
+    vars(plan).update(facts, size=private.size, messages=binder.sends, _keep=(keep, place.keep))
+    vars(plan).update(transport=place.transport.name, transport_why=place.transport.why)
     plan._calls, plan._tests, plan._at = calls, tests, None
-    plan._run = context.copy().run  # a context is entered once at a time: a call may find others started, and start
+    plan._run = resume
     plan._free = weakref.finalize(plan, _release, binder.requests, private.live, tag)
     private.plans.add(plan)
     return plan
@@ -226,18 +170,6 @@ def _loop(calls: Sequence[Callable[[], Any]]) -> None:
         call()
 
 
-def _ignore() -> None:
-    np.seterr(all="ignore")
-
-
-def _copy(source: np.ndarray, target: np.ndarray) -> Callable[[], None]:
-    return lambda: np.copyto(target, source)
-
-
-def _divide(array: np.ndarray, size: int) -> Callable[[], Any]:
-    return lambda: np.true_divide(array, size, out=array, casting="unsafe")
-
-
 def _release(requests: list[MPI.Prequest], live: set[int], tag: int) -> None:
     live.discard(tag)
     if MPI.Is_finalized():
@@ -245,16 +177,3 @@ def _release(requests: list[MPI.Prequest], live: set[int], tag: int) -> None:
     for request in requests:
         request.Free()
     requests.clear()
-
-
-def memories(
-    sendbuf: np.ndarray | None, recvbuf: np.ndarray | None, work: np.ndarray, scratch: np.ndarray
-) -> dict[int, np.ndarray]:
-    """The four memories that steps name."""
-    empty = work[:0]
-    return {
-        SENDBUF: empty if sendbuf is None else sendbuf,
-        RECVBUF: empty if recvbuf is None else recvbuf,
-        WORK: work,
-        SCRATCH: scratch,
-    }

@@ -15,6 +15,7 @@ import numpy as np
 from mpi4py import MPI
 
 from . import tuning
+from .transport import TRANSPORTS, Decision, decide
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 ONE_SHOT_TAG = 0  # one-shot calls end before they return and come in one order: one tag does for all of them
 CACHED_PLANS = 128
+IN_DOUBT = Decision("staged", "nothing was asked")
 _states: dict[int, Private] = {}
 _keyval = MPI.KEYVAL_INVALID
 
@@ -34,10 +36,11 @@ class Config:
     tuning: tuning.Tuning = field(default_factory=tuning.default)
     check: bool = False
     debug: bool = False
+    transport: Decision | str = IN_DOUBT  # of device memory; or why what was asked for cannot be
 
     @staticmethod
     def from_environment() -> Config:
-        """MPICOLL_SEGMENT_BYTES, MPICOLL_TUNING, MPICOLL_CHECK, MPICOLL_DEBUG. ValueError names the variable."""
+        """MPICOLL_SEGMENT_BYTES, _TUNING, _CHECK, _DEBUG, _TRANSPORT. ValueError names the variable."""
         text = os.environ.get("MPICOLL_SEGMENT_BYTES", "")
         if text and (not text.isdecimal() or int(text) < 1):
             raise ValueError(f"MPICOLL_SEGMENT_BYTES is {text!r}: give a number of bytes, at least 1")
@@ -50,7 +53,17 @@ class Config:
             tuning.read(path) if path else tuning.default(),
             check == "1",
             os.environ.get("MPICOLL_DEBUG", "").lower() == "info",
+            _transport(os.environ.get("MPICOLL_TRANSPORT", "") or "auto"),
         )
+
+
+def _transport(asked: str) -> Decision | str:
+    if asked not in TRANSPORTS:
+        raise ValueError(f"MPICOLL_TRANSPORT is {asked!r}: give {', '.join(TRANSPORTS)}")
+    try:
+        return decide(asked)
+    except ValueError as error:  # it matters only to who has device memory
+        return str(error)
 
 
 class Private:
@@ -79,6 +92,7 @@ class Private:
         self.tag_limit = self.comm.Get_attr(MPI.TAG_UB) or 32767
         self.next_tag = ONE_SHOT_TAG + 1
         self.wrapped = False
+        self.devices: dict[int, Any] = {}  # what one-shot plans share on each
         self._scratch = np.empty(0, np.uint8)
 
     def scratch(self, nbytes: int) -> np.ndarray:
@@ -114,6 +128,7 @@ class Private:
         for plan in list(self.plans):
             plan._discard()
         self.cache.clear()
+        self.devices.clear()
         self.comm.Free()
 
 

@@ -33,6 +33,11 @@ class Problem:
     layout: Layout
 
     @property
+    def on_device(self) -> bool:
+        """Whether the buffers are in GPU memory."""
+        return (self.recv or self.send).device is not None  # type: ignore[union-attr]
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the whole vector (of an allgather's receive side, of a reduce_scatter's send side)."""
         return self.edges[self.schedule.chunks] * self.dtype.itemsize
@@ -62,12 +67,13 @@ class Arguments:
     def facts(self) -> dict[str, str]:
         """What must be the same on all ranks, for the digest; never raises."""
         whole = self.sendbuf if self.collective in ("reduce", "reduce_scatter") else self.recvbuf
-        array = whole if isinstance(whole, np.ndarray) else self.recvbuf
+        array = whole if hasattr(whole, "dtype") else self.recvbuf
+        flags = getattr(array, "flags", None)
         return {
             "collective": self.collective,
             "count": str(getattr(array, "size", None)),
             "dtype": str(getattr(array, "dtype", None)),
-            "order": "F" if isinstance(array, np.ndarray) and not array.flags.c_contiguous else "C",
+            "order": "C" if getattr(flags, "c_contiguous", True) else "F",
             "op": name_of(self.op),
             "root": _plain(self.root),
             "algorithm": repr(self.algorithm),
@@ -95,7 +101,7 @@ def problem(
     send, recv, total = _buffers(args, rank, size)
     data = recv or send
     assert data is not None
-    op = operation(args.op, data.dtype) if collective in REDUCING else None
+    op = operation(args.op, data.dtype, data.device is not None) if collective in REDUCING else None
     commutes = op is None or op.commutes
     call = Call(collective, nodes, total * data.dtype.itemsize, commutes)
     chosen, why = select(args.algorithm, call, tuning or default(), segment_bytes)

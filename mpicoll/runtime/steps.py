@@ -1,4 +1,4 @@
-"""What a plan does, as data: slices of four memories, and the steps on them."""
+"""What a plan does, as data: slices of four memories (or of their mirrors on the host), and the steps on them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 SENDBUF, RECVBUF, WORK, SCRATCH = range(4)
+MIRRORS = 4  # memory m of a device has its mirror on the host at MIRRORS + m
 
 
 class Slice(NamedTuple):
@@ -27,6 +28,10 @@ class Slice(NamedTuple):
     def touches(self, after: Slice) -> bool:
         """Whether ``after`` begins where this ends."""
         return self.memory == after.memory and self.stop == after.start
+
+    def mirror(self) -> Slice:
+        """The same elements on the host."""
+        return Slice(MIRRORS + self.memory, self.start, self.stop)
 
 
 class Start(NamedTuple):
@@ -64,7 +69,31 @@ class Final(NamedTuple):
     at: Slice
 
 
-Step = Start | Wait | Combine | Copy | Final
+class Enter(NamedTuple):
+    """On a device: nothing that follows runs before what the caller has launched on it."""
+
+
+class Sync(NamedTuple):
+    """On a device: the host waits until step number ``step`` is through, and with it all that was launched before."""
+
+    step: int
+
+
+Step = Start | Wait | Combine | Copy | Final | Enter | Sync
+
+
+def written(step: Step) -> Slice | None:
+    """What a step writes at once, or when the device comes to it; None for messages and waits."""
+    if isinstance(step, Combine):
+        return step.out
+    return step.target if isinstance(step, Copy) else step.at if isinstance(step, Final) else None
+
+
+def read(step: Step) -> tuple[Slice, ...]:
+    """What a step reads at once, or when the device comes to it."""
+    if isinstance(step, Combine):
+        return step.left, step.right
+    return (step.source,) if isinstance(step, Copy) else (step.at,) if isinstance(step, Final) else ()
 
 
 class Layout(NamedTuple):

@@ -1,4 +1,6 @@
-"""Run tests/mpi in one launch, then see that one failing rank ends a job: python tests/mpi/launch.py -n 8 -- mpirun.
+"""Run tests/mpi, a launch for each kind of memory, then see that one failing rank ends a job.
+
+python tests/mpi/launch.py -n 8 -- mpirun
 
 The exit status is not 0 when a test fails, when no MPI test ran, when time is up, or when a check fails.
 """
@@ -22,11 +24,23 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 CHECK_S = 30  # by then a job of which one rank failed has ended
 CHECK_RANKS = 4
+DOUBLE = str(ROOT / "tests" / "double")
+# Host memory, and the double of a GPU's (tests/double): with an MPI that cannot read it, and with one that can.
+MEMORIES: dict[str, dict[str, str]] = {
+    "host": {},
+    "staged": {"PYTHONPATH": DOUBLE, "DOUBLE_READABLE": "0"},
+    "direct": {"PYTHONPATH": DOUBLE, "DOUBLE_READABLE": "1"},
+    "gpu": {},
+}
 
 
-def run(command: Sequence[str], limit_s: float, *, echo: bool, ranks: int) -> tuple[int | None, str]:
+def run(
+    command: Sequence[str], limit_s: float, *, echo: bool, ranks: int, more: dict[str, str] | None = None
+) -> tuple[int | None, str]:
     """Run in a process group of its own; its exit status (None: time was up, and all of it is ended) and output."""
-    environment = {**os.environ, "MPICOLL_TEST_RANKS": str(ranks), "PYTHONUNBUFFERED": "1"}
+    environment = {**os.environ, "MPICOLL_TEST_RANKS": str(ranks), "PYTHONUNBUFFERED": "1", **(more or {})}
+    paths = [path for path in (environment.get("PYTHONPATH"), os.environ.get("PYTHONPATH")) if path]
+    environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -86,9 +100,12 @@ def pytest_command(mpirun: Sequence[str], ranks: int, *arguments: str) -> list[s
     return [*mpirun, "-n", str(ranks), *python, *arguments]
 
 
-def tests(mpirun: Sequence[str], ranks: int, limit_s: float, arguments: Sequence[str]) -> bool:
-    """The tests proper."""
-    status, said = run(pytest_command(mpirun, ranks, str(HERE), *arguments), limit_s, echo=True, ranks=ranks)
+def tests(mpirun: Sequence[str], ranks: int, limit_s: float, arguments: Sequence[str], memory: str) -> bool:
+    """The tests proper, on one kind of memory."""
+    where = [str(HERE), f"--ignore={HERE / 'device'}"] if memory == "host" else [str(HERE / "device")]
+    command = pytest_command(mpirun, ranks, *where, *arguments)
+    print(f"launch: tests on {memory} memory", flush=True)
+    status, said = run(command, limit_s, echo=True, ranks=ranks, more=MEMORIES[memory])
     if status is None:
         print(f"launch: the tests did not end within {limit_s:g} s and were stopped", flush=True)
         return False
@@ -139,6 +156,9 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=300, metavar="SECONDS", help="of the tests")
     parser.add_argument("--pytest", action="append", default=[], metavar="ARGUMENT", help="handed on to pytest")
     parser.add_argument("--checks-only", action="store_true", help="leave the tests out")
+    parser.add_argument(
+        "--memory", action="append", choices=MEMORIES, help="of the tests, without the checks (default: all but gpu)"
+    )
     parser.add_argument("mpirun", nargs="+", help="the launcher and its options")
     args = parser.parse_args()
     # ``timeout`` and CI end this program by a signal: what it launched must go with it.
@@ -146,7 +166,10 @@ def main() -> int:
     sys.path.insert(0, str(HERE))
     from rank_fails import KINDS
 
-    passed = args.checks_only or tests(args.mpirun, args.ranks, args.limit, args.pytest)
+    memories = [] if args.checks_only else args.memory or [memory for memory in MEMORIES if memory != "gpu"]
+    passed = all([tests(args.mpirun, args.ranks, args.limit, args.pytest, memory) for memory in memories])
+    if args.memory:
+        return 0 if passed else 1
     failed = 0
     for kind in KINDS:
         fault = check(args.mpirun, kind)

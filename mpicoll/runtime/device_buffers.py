@@ -1,0 +1,139 @@
+"""Arrays in GPU memory: which objects are some, and CuPy's view of them. CuPy is imported when there is one.
+
+CuPy's own arrays, and those of other libraries by DLPack or ``__cuda_array_interface__`` (PyTorch, JAX, Numba).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable, Sequence
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from .buffers import Flat, is_bfloat16
+
+CUDA, CUDA_MANAGED = 2, 13  # DLPack's numbers
+IPC_CAPABLE = 10  # CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE
+
+
+def is_device(buffer: Any) -> bool:
+    """Whether this is an array in GPU memory. TypeError: it is one that its library does not hand out."""
+    if isinstance(buffer, (np.ndarray, bytes, bytearray, memoryview, list, tuple)) or buffer is None:
+        return False
+    try:
+        if hasattr(buffer, "__cuda_array_interface__"):
+            return True
+        return hasattr(buffer, "__dlpack_device__") and buffer.__dlpack_device__()[0] in (CUDA, CUDA_MANAGED)
+    except (RuntimeError, BufferError) as error:  # a tensor that requires grad
+        raise TypeError(f"a {type(buffer).__name__} cannot be used as a buffer: {_line(error)}") from None
+
+
+@cache
+def cupy() -> ModuleType:
+    """CuPy. TypeError with the cure where it is missing: it is the caller's buffer that asks for it."""
+    try:
+        import cupy as module
+    except ImportError as error:
+        raise TypeError(
+            f"a buffer in GPU memory needs CuPy, which does not import ({_line(error)}): "
+            "pip install 'mpicoll[cuda13]' (or cuda12)"
+        ) from None
+    return module
+
+
+def device_flat(buffer: Any, name: str, *, writable: bool) -> Flat:
+    """As ``buffers.flat``, for an array in GPU memory."""
+    array = _array(buffer, name)
+    if writable and _read_only(buffer):
+        raise ValueError(f"{name} is read-only: pass a writable array")
+    if not (array.flags.c_contiguous or array.flags.f_contiguous):
+        raise ValueError(
+            f"{name} is not contiguous (shape {array.shape}, strides {array.strides}): "
+            f"pass cupy.ascontiguousarray({name}) or a contiguous array"
+        )
+    order = "C" if array.flags.c_contiguous else "F"
+    return Flat(array.data.ptr, array.size, array.dtype, order, (buffer, array), int(array.device.id))
+
+
+def _array(buffer: Any, name: str) -> Any:
+    if isinstance(buffer, cupy().ndarray):
+        return buffer
+    try:
+        # DLPack first: it knows bfloat16, and makes CuPy's stream wait for the producer's.
+        return cupy().from_dlpack(buffer) if hasattr(buffer, "__dlpack__") else cupy().asarray(buffer)
+    except (RuntimeError, BufferError, TypeError, ValueError) as error:
+        raise TypeError(f"{name} is a {type(buffer).__name__} that CuPy cannot view: {_line(error)}") from None
+
+
+def _read_only(buffer: Any) -> bool:
+    return not isinstance(buffer, cupy().ndarray) and bool(
+        getattr(buffer, "__cuda_array_interface__", {"data": (0, False)})["data"][1]
+    )
+
+
+def view(address: int, count: int, dtype: np.dtype, device: int) -> Any:
+    """GPU memory as a CuPy vector that does not keep its owner alive; bfloat16 as the bits it is made of."""
+    seen = np.dtype(np.uint16) if is_bfloat16(dtype) else dtype
+    memory = cupy().cuda.UnownedMemory(address, count * seen.itemsize, None, device)
+    return cupy().ndarray((count,), seen, memptr=cupy().cuda.MemoryPointer(memory, 0))
+
+
+def key(buffer: Any) -> Any:
+    """What makes a one-shot plan fit a buffer; TypeError for what is looked at anew each time."""
+    module = sys.modules.get("cupy")
+    if module is None or type(buffer) is not module.ndarray:
+        raise TypeError
+    flags = buffer.flags
+    return buffer.data.ptr, buffer.size, buffer.dtype, flags.c_contiguous, flags.f_contiguous, buffer.device.id
+
+
+def unshareable(flats: Sequence[Flat | None]) -> str:
+    """Why an MPI that takes device pointers must not be given these, or nothing.
+
+    It shares memory between processes by CUDA's IPC, which managed memory and stream-ordered pools do not have.
+    """
+    for at in flats:
+        if at is None or not at.nbytes:
+            continue
+        if cupy().cuda.runtime.pointerGetAttributes(at.address).type == cupy().cuda.runtime.memoryTypeManaged:
+            return "managed memory"
+        if not _ipc_capable(at.address):
+            return "memory of a stream-ordered or virtual pool (cudaMallocAsync, expandable segments)"
+    return ""
+
+
+def _ipc_capable(address: int) -> bool:
+    driver = _driver()
+    told = ctypes.c_int(1)
+    if driver is None or driver.cuPointerGetAttribute(ctypes.byref(told), IPC_CAPABLE, ctypes.c_uint64(address)):
+        return True  # it cannot be told: as the transport was decided
+    return bool(told.value)
+
+
+@cache
+def _driver() -> ctypes.CDLL | None:
+    try:
+        return ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+
+
+def caller_streams(flats: Sequence[Flat | None], device: int) -> tuple[Callable[[], int], ...]:
+    """Functions that tell the streams on which the libraries of the caller's buffers work at the moment."""
+    owners = [at.owner[0] for at in flats if at is not None]
+    found: list[Callable[[], int]] = [lambda: int(cupy().cuda.get_current_stream(device).ptr)]
+    foreign = [owner for owner in owners if not isinstance(owner, cupy().ndarray)]
+    if any(type(owner).__module__.partition(".")[0] == "torch" for owner in foreign):
+        torch = sys.modules["torch"]
+        found.append(lambda: int(torch.cuda.current_stream(device).cuda_stream))
+    elif foreign:
+        found.append(lambda: 0)  # the default stream, for libraries that have no other
+    return tuple(found)
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
