@@ -43,11 +43,11 @@ def small_segments(request, monkeypatch):
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize(("collective", "name"), ALL)
 def test_right_however_late_the_device_is(collective, name, transport, small_segments):
+    rooted = collective in ("reduce", "bcast")
     for size in (1, 2, 3, 5, 8):
-        for in_place in (False, True) if collective != "bcast" else (False,):
-            call = Call(collective, name, size, 61, in_place=in_place, root=size - 1, segment=24)
-            call = call if collective in ("reduce", "bcast") else call.but(root=0)
-            run(call, programs(call, transport), DeviceSimulator(np.add))
+        call = Call(collective, name, size, 61, root=(size - 1) * rooted, segment=24)
+        call = call.but(in_place=size % 2 == 0 and collective != "bcast")
+        run(call, programs(call, transport), DeviceSimulator(np.add))
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
@@ -57,7 +57,7 @@ def test_every_wait_for_the_device_is_needed(collective, name, transport, small_
     sound = programs(call, transport)
     places = [(r, i) for r, one in enumerate(sound) for i, step in enumerate(one.steps) if isinstance(step, Sync)]
     assert len(places) >= call.size
-    for rank, place in random.Random(0).sample(places, min(12, len(places))):
+    for rank, place in random.Random(0).sample(places, min(6, len(places))):
         broken = list(sound)
         steps = list(sound[rank].steps)
         steps[place] = Sync(-1)

@@ -15,31 +15,31 @@ class CUDARuntimeError(RuntimeError):
     """As CuPy's."""
 
 
-def getDeviceCount() -> int:  # noqa: N802
+def getDeviceCount() -> int:
     return _memory.DEVICES
 
 
-def deviceSynchronize() -> None:  # noqa: N802
+def deviceSynchronize() -> None:
     for stream in list(streams.values()):
         stream.synchronize()
 
 
-def memcpyAsync(dst: int, src: int, size: int, kind: int, stream: int) -> None:  # noqa: N802
+def memcpyAsync(dst: int, src: int, size: int, kind: int, stream: int) -> None:
     def copy() -> None:
         _memory.reach(dst, size)[:] = _memory.reach(src, size)
 
     streams[stream].launch(copy)
 
 
-def eventRecord(event: int, stream: int) -> None:  # noqa: N802
+def eventRecord(event: int, stream: int) -> None:
     events[event].record(streams[stream])
 
 
-def streamWaitEvent(stream: int, event: int, flags: int = 0) -> None:  # noqa: N802
+def streamWaitEvent(stream: int, event: int, flags: int = 0) -> None:
     streams[stream].wait_event(events[event])
 
 
-def pointerGetAttributes(ptr: int) -> SimpleNamespace:  # noqa: N802
+def pointerGetAttributes(ptr: int) -> SimpleNamespace:
     at = _memory.find(ptr)
     if at is None:
         raise CUDARuntimeError("cudaErrorInvalidValue: invalid argument")
@@ -47,7 +47,7 @@ def pointerGetAttributes(ptr: int) -> SimpleNamespace:  # noqa: N802
     return SimpleNamespace(type=memoryTypeManaged if managed else memoryTypeDevice, device=at.device)
 
 
-def memGetInfo() -> tuple[int, int]:  # noqa: N802
+def memGetInfo() -> tuple[int, int]:
     from . import current_device
 
     used = sum(_memory.arena(current_device()).used.values())
