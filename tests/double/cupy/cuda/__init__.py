@@ -11,7 +11,17 @@ from .._streams import Event, Stream
 from .._streams import current as get_current_stream
 from . import runtime
 
-__all__ = ["Device", "Event", "Memory", "MemoryPointer", "PinnedMemory", "Stream", "UnownedMemory", "runtime"]
+__all__ = [
+    "Device",
+    "Event",
+    "Memory",
+    "MemoryPointer",
+    "PinnedMemory",
+    "Stream",
+    "UnownedMemory",
+    "get_current_stream",
+    "runtime",
+]
 _here = threading.local()
 
 
