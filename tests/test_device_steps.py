@@ -5,12 +5,14 @@ import random
 import numpy as np
 import pytest
 from device_simulator import DeviceSimulator
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from lowering import ALL, Call
 from simulator import BrokenError
 
 from mpicoll.runtime import cut
 from mpicoll.runtime.fence import fence
-from mpicoll.runtime.stage import stage
+from mpicoll.runtime.stage import _Held, stage
 from mpicoll.runtime.steps import MIRRORS, Combine, Copy, Lowered, Slice, Start, Sync, Wait
 
 TRANSPORTS = {"direct": list, "staged": stage}
@@ -93,3 +95,18 @@ def test_the_mirror_forgets_what_the_device_writes():
     steps = [Start(True, 1, a), Wait(0), Combine(a, scratch, Slice(1, 2, 4)), Start(True, 1, a), Wait(3)]
     down = [step for step in stage(steps) if isinstance(step, Copy)]
     assert down == [Copy(a, a.mirror()), Copy(Slice(1, 2, 4), Slice(1, 2, 4).mirror())]
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 12), st.booleans()), max_size=25))
+@settings(deadline=None, derandomize=True, database=None)
+def test_what_the_mirror_holds(changes):
+    held, known = _Held(), np.zeros(50, bool)
+    for start, length, value in changes:
+        held.set(start, start + length, value)
+        known[start : start + length] = value
+        assert held.ends == sorted(set(held.ends))
+        for a, b in ((0, 50), (start, start + length), (start + 1, start + 2)):
+            gone = np.ones(50, bool)
+            for lo, hi in held.missing(a, b):
+                gone[lo:hi] = False
+            assert (~gone == (~known & (np.arange(50) >= a) & (np.arange(50) < b))).all()

@@ -8,46 +8,50 @@ all memory of the caller counts as in use: the caller's own kernels may not be t
 from __future__ import annotations
 
 import sys
+from collections import defaultdict
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from .steps import RECVBUF, SENDBUF, Enter, Slice, Start, Step, Sync, Wait, read, written
 
 
-class _Launched(NamedTuple):
-    """A step that the device may not be through with."""
+class _Uses:
+    """What the device may still read or write: by memory (number of the step, where, whether it writes)."""
 
-    number: int
-    reads: tuple[Slice, ...]
-    writes: tuple[Slice, ...]
+    def __init__(self) -> None:
+        self.of: dict[int, list[tuple[int, Slice, bool]]] = defaultdict(list)
+        self.last = self.awaited = -1
+
+    def add(self, number: int, at: Slice, writes: bool) -> None:
+        self.of[at.memory].append((number, at, writes))
+        self.last = number
+
+    def conflict(self, at: Slice, writes: bool) -> int | None:
+        """The last step not waited for that MPI must not run beside when it reads, or ``writes``, ``at``."""
+        for number, other, written_there in reversed(self.of[at.memory]):
+            if number <= self.awaited:
+                return None
+            if (writes or written_there) and other.meets(at):
+                return number
+        return None
 
 
 def fence(steps: Sequence[Step]) -> list[Step]:
-    """The steps with Enter before them and a Sync wherever one is needed and nowhere else. Cost O(steps)."""
-    caller = Slice(SENDBUF, 0, sys.maxsize), Slice(RECVBUF, 0, sys.maxsize)
-    launched = [_Launched(0, (), caller)]
+    """The steps with Enter before them and a Sync wherever one is needed and nowhere else. Cost about O(steps)."""
+    uses = _Uses()
     out: list[Step] = [Enter()]
+    for memory in (SENDBUF, RECVBUF):
+        uses.add(0, Slice(memory, 0, sys.maxsize), True)
     moved: dict[int, int] = {}
-
-    def wait_for(needed: list[int]) -> None:
-        if needed:  # a stream runs in order: the last one stands for all
-            out.append(Sync(max(needed)))
-            launched[:] = [work for work in launched if work.number > max(needed)]
-
     for number, step in enumerate(steps):
-        if isinstance(step, Start):
-            wait_for(
-                [
-                    work.number
-                    for work in launched
-                    if any(step.at.meets(at) for at in work.writes)
-                    or (not step.sends and any(step.at.meets(at) for at in work.reads))
-                ]
-            )
+        if isinstance(step, Start) and (last := uses.conflict(step.at, not step.sends)) is not None:
+            out.append(Sync(last))  # a stream runs in order: all before it are through too
+            uses.awaited = last
         moved[number] = len(out)
         out.append(Wait(moved[step.request]) if isinstance(step, Wait) else step)
-        target = written(step)
-        if target is not None:
-            launched.append(_Launched(moved[number], read(step), (target,)))
-    wait_for([work.number for work in launched])
+        for at in read(step):
+            uses.add(moved[number], at, False)
+        if (target := written(step)) is not None:
+            uses.add(moved[number], target, True)
+    if uses.last > uses.awaited:
+        out.append(Sync(uses.last))
     return out
