@@ -13,10 +13,11 @@ import mpi4py
 import numpy as np
 from mpi4py import MPI
 
+from mpicoll.hardware import numa_of, text
+from mpicoll.launcher import SIZE_VARIABLES
 from mpicoll.runtime import mpilib
 from mpicoll.runtime.private import private
 
-SIZE_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS")
 # Variables that explain a run; never the whole environment, which holds tokens.
 RECORDED = (
     *SIZE_VARIABLES,
@@ -41,7 +42,6 @@ RECORDED = (
     *("I_MPI_ADJUST_ALLREDUCE", "I_MPI_FABRICS", "I_MPI_PIN_DOMAIN", "CUDA_VISIBLE_DEVICES", "NCCL_ALGO", "NCCL_PROTO"),
     *("OMP_NUM_THREADS", "OMP_PLACES", "OMP_PROC_BIND", "OPENBLAS_NUM_THREADS"),
 )
-NODES = "/sys/devices/system/node"
 GPU = re.compile(r"nvidia\d+")
 GOVERNOR = "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_governor"
 
@@ -91,33 +91,13 @@ def survey(comm: MPI.Intracomm) -> Machine:
 
 def _hardware(cores: list[int]) -> dict[str, object]:
     """NUMA nodes, CPU model, governor and placement, as far as they can be read."""
-    numa = []
-    for name in sorted(os.listdir(NODES)) if os.path.isdir(NODES) else ():
-        if re.fullmatch(r"node\d+", name) and _listed(_text(f"{NODES}/{name}/cpulist")) & set(cores):
-            numa.append(int(name[4:]))
-    model = re.search(r"^model name\s*: (.*)$", _text("/proc/cpuinfo"), re.MULTILINE)
-    governor = _text(GOVERNOR.format(cores[0])).strip() if cores else ""
+    model = re.search(r"^model name\s*: (.*)$", text("/proc/cpuinfo"), re.MULTILINE)
+    governor = text(GOVERNOR.format(cores[0])) if cores else ""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     gpus = visible.split(",") if visible else sorted(name[6:] for name in os.listdir("/dev") if GPU.fullmatch(name))
     place = os.environ.get("MPICOLL_PLACE")  # what jobs/place.sh chose for this rank
-    found = {"numa": numa, "cpu": model[1] if model else None, "governor": governor or None}
+    found = {"numa": numa_of(cores), "cpu": model[1] if model else None, "governor": governor or None}
     return {**found, "gpus": gpus, "place": place}
-
-
-def _text(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
-
-
-def _listed(text: str) -> set[int]:
-    """The numbers of 0-3,8."""
-    found: set[int] = set()
-    for first, last in re.findall(r"(\d+)(?:-(\d+))?", text):
-        found |= set(range(int(first), int(last or first) + 1))
-    return found
 
 
 def source() -> dict[str, object] | None:
@@ -152,19 +132,6 @@ def versions() -> dict[str, str]:
 def environment() -> dict[str, str]:
     """The variables of the white list that are set."""
     return {name: os.environ[name] for name in RECORDED if name in os.environ}
-
-
-def singletons(size: int) -> str:
-    """Say what is wrong when the launcher started more ranks than the communicator has: N worlds of one."""
-    told = {name: int(os.environ[name]) for name in SIZE_VARIABLES if os.environ.get(name, "").isdecimal()}
-    if size in told.values() or not any(asked > size for asked in told.values()):
-        return ""
-    name, asked = max(told.items(), key=lambda item: item[1])
-    return (
-        f"the launcher started {asked} ranks ({name}={asked}) and this MPI sees {size}: the launcher is of another MPI "
-        f"than {mpilib.vendor()}, or srun lacks the right --mpi=... "
-        "Use the mpirun of this MPI; for one rank on purpose unset that variable"
-    )
 
 
 def available_bytes() -> int:

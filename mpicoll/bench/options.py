@@ -6,8 +6,8 @@ import argparse
 import os
 import re
 import sys
-from typing import NoReturn
 
+from mpicoll.launcher import Parser
 from mpicoll.schedule import COLLECTIVES, REDUCING, find, power_of_two
 from mpicoll.schedule import algorithms as known_algorithms
 
@@ -19,7 +19,6 @@ DTYPES = (
 OPS = ("sum", "avg", "prod", "min", "max", "land", "lor", "lxor", "band", "bor", "bxor")
 # What the table shows when nothing is asked for; the others are a flag away.
 DEFAULT = ("ring", "recursive_doubling", "recursive_halving", "rabenseifner", "binomial_tree", "direct", "one_shot")
-RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
 
 
 def size(text: str) -> int:
@@ -54,22 +53,6 @@ def skew(text: str) -> dict[int, float]:
             raise argparse.ArgumentTypeError(f"{text!r}: give ranks and microseconds, such as 3:1000,5:200")
         found[int(match[1])] = float(match[2]) * 1e-6
     return found
-
-
-class Parser(argparse.ArgumentParser):
-    """One line for an error, from one rank, and the same exit status on all."""
-
-    def __init__(self, *args, **kwargs) -> None:
-        super().__init__(*args, **kwargs)
-        self.speaks = next((os.environ[v] for v in RANK_VARIABLES if v in os.environ), "0") == "0"
-
-    def _print_message(self, message: str, file=None) -> None:
-        if self.speaks:
-            super()._print_message(message, file)
-
-    def error(self, message: str) -> NoReturn:
-        """Say what is wrong and leave with status 2."""
-        self.exit(2, f"{self.prog}: {message} (--help lists the options)\n")
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:

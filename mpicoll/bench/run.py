@@ -9,6 +9,8 @@ from itertools import pairwise
 
 from mpi4py import MPI
 
+from mpicoll.launcher import singletons
+from mpicoll.runtime import mpilib
 from mpicoll.runtime.api import outlook
 from mpicoll.schedule import find
 
@@ -18,7 +20,7 @@ from .calibrate import Calibration, bound_us, calibrate
 from .case import OPS, Case
 from .cells import Cell
 from .checks import PROVED_UP_TO, RefusedError, all_agree, checked, memory, prove
-from .machine import Machine, available_bytes, singletons, survey
+from .machine import Machine, available_bytes, survey
 from .measure import Effort, Sample, measure
 from .options import counts, suit
 from .plot import draw, may_draw
@@ -35,7 +37,7 @@ def run(options: Namespace) -> int:
     if options.segment_bytes:
         os.environ["MPICOLL_SEGMENT_BYTES"] = str(options.segment_bytes)
     try:
-        reason = singletons(comm.size)
+        reason = singletons(comm.size, mpilib.vendor())
         if reason:
             raise RefusedError(reason)
         if options.self_test:
