@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from mpicoll.launcher import rank
+
 LIMIT_S = 60.0
 STATUS = (
     "Exit status: 0, no check failed (warnings may be there), so that the bench with the same --device and --transport "
@@ -27,9 +29,12 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Examine; the exit status. Starts MPI."""
+    from .watch import Watch
+
+    watch = Watch(f"mpicoll doctor: rank {rank()}")  # it forks: before NumPy and MPI, and their threads
     from .examine import examine
 
-    return examine(options)
+    return examine(options, watch)
 
 
 def _seconds(text: str) -> float:

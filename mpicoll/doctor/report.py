@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from mpicoll.hardware import Card, ranges
 
 from .checks import FAIL, Check
-from .facts import Facts, cupy
+from .facts import Facts
 
 SHOWN = 64  # ranks in the table; the JSON has all
 SHOWN_CHECKS = 8  # of the same name and verdict
@@ -38,7 +38,8 @@ class Report:
         """For a person."""
         first, hosts = self.facts[0], {one.host: one for one in self.facts}
         told = dict(first.versions)
-        told.setdefault("cupy", cupy(told) or f"not installed (pip install 'mpicoll[{first.gpus.extra}]')")
+        if not first.cupy:
+            told["cupy"] = f"not installed (pip install 'mpicoll[{first.gpus.extra}]')"
         lines = [
             f"mpicoll doctor: {_many(self.size, 'rank')} on {_many(len(hosts), 'host')}, {self.device} buffers",
             "",

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
+
+import numpy as np
 
 from mpicoll.launcher import local_rank
 
+from .arrays import Device, Host
 from .child import REDUCTION, SAYS
 
 SIZES = {"8 B": 2, "64 KiB": 1 << 14, "4 MiB": 1 << 20}  # float32 elements: eager, rendezvous, pipelined
@@ -18,8 +22,7 @@ SIZES = {"8 B": 2, "64 KiB": 1 << 14, "4 MiB": 1 << 20}  # float32 elements: eag
 
 def main() -> int:
     """Try all stages; status 1 when one gave a wrong result."""
-    kind = sys.argv[1]
-    device, arrays = _arrays(kind)
+    arrays = _arrays(sys.argv[1])
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
@@ -33,10 +36,10 @@ def main() -> int:
         print(f"{SAYS}failed two ranks came up as worlds of {comm.size}: this mpirun is of another MPI", flush=True)
         return 1
     say("passed two ranks")
-    stages: dict[str, Callable[[], bool]] = {}
-    for name, count in SIZES.items():
-        stages[f"{device} messages of {name}"] = lambda count=count: _exchange(comm, arrays, count)  # type: ignore[misc]
-    stages[f"{REDUCTION} on {device} memory"] = lambda: _allreduce(comm, arrays)
+    stages: dict[str, Callable[[], bool]] = {
+        f"{arrays.name} messages of {name}": partial(_exchange, comm, arrays, count) for name, count in SIZES.items()
+    }
+    stages[f"{REDUCTION} on {arrays.name} memory"] = partial(_allreduce, comm, arrays)
     for name, stage in stages.items():
         say(f"begin {name}")
         if not comm.allreduce(stage(), MPI.LAND):
@@ -50,49 +53,38 @@ def main() -> int:
     return 0
 
 
-def _arrays(kind: str) -> tuple[str, Any]:
-    """What the buffers are called, and the library that makes them; on a GPU the one of this local rank is chosen."""
+def _arrays(kind: str) -> Host | Device:
+    """On a GPU, that of this local rank, chosen before MPI starts."""
     if kind == "cpu":
-        import numpy
-
-        return "host", numpy
+        return Host()
     import cupy
 
     local, _ = local_rank() or (0, "")
-    cupy.cuda.Device(local % cupy.cuda.runtime.getDeviceCount()).use()
-    return "device", cupy
+    return Device(local % cupy.cuda.runtime.getDeviceCount())
 
 
-def _ready(arrays: Any) -> None:
-    if hasattr(arrays, "cuda"):
-        arrays.cuda.Device().synchronize()  # MPI reads as soon as it is called
-
-
-def _exchange(comm: Any, arrays: Any, count: int) -> bool:
-    """Both ways at once, by persistent requests, as plans do; twice, since the second may find all set up."""
-    other = 1 - comm.rank
-    out, into = arrays.empty(count, "f4"), arrays.empty(count, "f4")
-    receive, send = comm.Recv_init(into, other, 7), comm.Send_init(out, other, 7)
-    right = True
-    for turn in range(2):
-        out[:] = arrays.arange(count, dtype="f4") % 1000 + comm.rank + turn
-        into[:] = 0
-        _ready(arrays)
+def _exchange(comm: Any, arrays: Host | Device, count: int) -> bool:
+    """Both ways at once, by persistent requests, as plans do; twice, since the second finds all set up."""
+    mine, theirs = (np.arange(count, dtype="f4") % 1000 + rank for rank in (comm.rank, 1 - comm.rank))
+    out, into = arrays.make(mine), arrays.make(np.zeros(count, "f4"))
+    receive, send = comm.Recv_init(into, 1 - comm.rank, 7), comm.Send_init(out, 1 - comm.rank, 7)
+    arrays.ready()
+    for _ in range(2):
         receive.Start()
         send.Start()
         send.Wait()
         receive.Wait()
-        right &= bool((into == arrays.arange(count, dtype="f4") % 1000 + other + turn).all())
     receive.Free()
     send.Free()
-    return right
+    return bool((arrays.read(into) == theirs).all())
 
 
-def _allreduce(comm: Any, arrays: Any) -> bool:
-    out, into = arrays.ones(1 << 14, "f4"), arrays.empty(1 << 14, "f4")
-    _ready(arrays)
+def _allreduce(comm: Any, arrays: Host | Device) -> bool:
+    ones = np.ones(1 << 14, "f4")
+    out, into = arrays.make(ones), arrays.make(ones)
+    arrays.ready()
     comm.Allreduce(out, into)
-    return bool((into == comm.size).all())
+    return bool((arrays.read(into) == comm.size).all())
 
 
 if __name__ == "__main__":
