@@ -51,9 +51,9 @@ def test_a_shell_takes_it(site, before):
     library = site.libucx()
     done = site.env()
     assert (done.returncode, done.stderr) == (0, "")
-    code = f'{done.stdout}\necho $OMPI_MCA_pml $OMPI_MCA_opal_common_ucx_tls; echo "$UCX_MODULE_DIR"; echo "$LD_LIBRARY_PATH"'
+    tell = 'echo $OMPI_MCA_pml $OMPI_MCA_opal_common_ucx_tls; echo "$UCX_MODULE_DIR"; echo "$LD_LIBRARY_PATH"'
     told = subprocess.run(
-        ["sh", "-c", code],
+        ["sh", "-c", f"{done.stdout}\n{tell}"],
         capture_output=True,
         text=True,
         timeout=60,
