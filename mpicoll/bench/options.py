@@ -87,6 +87,13 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         help="all: the persistent call and each of the library's own algorithms, forced",
     )
     add("--calls", action="store_true", help="our one-shot calls beside our plans")
+    add("--device", choices=("cpu", "cuda"), default="cpu", help="where the buffers are (default cpu)")
+    add(
+        "--transport",
+        choices=("auto", "direct", "staged"),
+        help="how device memory travels: device pointers for MPI, or copies in host memory (default auto: "
+        "MPICOLL_TRANSPORT, or what this MPI can; then both)",
+    )
     add("--in-place", action="store_true", help="MPI.IN_PLACE")
     add("--format", choices=("table", "full", "csv"), default="table", help="full: as nccl-tests; default table")
     add("--full", action="store_const", const="full", dest="format", help="the same as --format full")
@@ -108,6 +115,11 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     options = parser.parse_args(argv)
     if options.max_bytes < options.min_bytes:
         parser.error(f"-e {options.max_bytes} is below -b {options.min_bytes}")
+    if options.device == "cpu" and options.transport:
+        parser.error(f"--transport {options.transport}: of device memory only; add --device cuda")
+    if options.device == "cuda" and (options.calibrate or options.self_test):
+        flag = "--calibrate" if options.calibrate else "--self-test"
+        parser.error(f"{flag}: of host memory only; leave out --device cuda")
     if options.segment_bytes == 0:
         parser.error("--segment-bytes 0: a segment has at least one byte")
     for flag, path in (("-J", options.json), ("--plot", options.plot)):

@@ -67,20 +67,20 @@ def _examine(
     watch.stage("messages between all pairs of ranks", 4 * limit)
     heard = talk.tournament(comm, limit)
     told = talk.gather(comm, (own, heard, trouble, refused), limit)
-    ways = (True, True)  # whether all ranks can talk, and whether device pointers may be handed over
+    ways = (True, True)  # whether all ranks can talk, and whether device pointers may be tried in this process
     if comm.rank == 0:
         report.facts = [one[0] for one in told if one]
         report.checks = [*_about_world(told), *checks.all_checks(report.facts, options.device)]
         report.checks += _refusals(told, options.device)
         whole = report.checks[0].verdict != FAIL
-        tried, direct = _trial(options, own, limit, watch)
+        tried, safe = _trial(options, own, limit, watch)
         report.checks += tried
-        ways = (whole, direct)
+        ways = (whole, safe)
     watch.stage("the word of rank 0", 5 * limit)
-    whole, direct = talk.tell(comm, ways, 4 * limit) or (False, False)
+    whole, safe = talk.tell(comm, ways, 4 * limit) or (False, False)
     watch.stage("an allreduce of ones", limit)
     if whole:
-        found = _ones(comm, arrays, "staged" if asked == "auto" and not direct else asked)
+        found = _ones(comm, arrays, asked if safe else "staged")
         everywhere = comm.allgather((found, arrays is not None))
         if comm.rank == 0:
             report.checks.append(_about_ones(comm.size, options.device, everywhere))
@@ -177,22 +177,22 @@ def _refusals(told: Sequence[Any], device: str) -> list[Check]:
 
 
 def _trial(options: Namespace, own: facts.Facts, limit: float, watch: Watch) -> tuple[list[Check], bool]:
-    """Messages in a child of two ranks; and whether device pointers may be handed over in this process."""
+    """Messages in a child of two ranks; and whether device pointers may be tried in this process: not after a crash."""
     from . import child
 
     on_device = own.gpu is not None and own.cupy
     why = "no GPU here" if own.gpu is None else "no CuPy"
     skipped = [] if on_device else [Check("device messages", SKIP, f"not tried: {why}")]
     if skipped and (options.device == "cuda" or launched(SIZE_VARIABLES)):
-        return skipped, False
+        return skipped, True
     watch.stage("a trial in a child", 2 * limit)
     outcome = child.trial("cuda" if on_device else "cpu", limit, watch.child)
     if not outcome.tried:
-        return [Check("trial", SKIP, f"not tried: {outcome.why}"), *skipped], False
+        return [Check("trial", SKIP, f"not tried: {outcome.why}"), *skipped], True
     passed = ", ".join(outcome.passed[1:]) or "nothing"
     if skipped:
         text = f"in a child of two ranks: {outcome.why}" if outcome.why else f"two ranks in a child: {passed}"
-        return [Check("trial", WARN if outcome.why else OK, text), *skipped], False
+        return [Check("trial", WARN if outcome.why else OK, text), *skipped], True
     decided = own.transport["name"]
     if not outcome.why or child.REDUCTION in outcome.why:  # ours need messages only
         hint = " (--transport direct would use them)" if decided == "staged" else ""
