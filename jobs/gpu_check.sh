@@ -108,12 +108,12 @@ step() {
     "$python" -m pip freeze
 } >"$out/facts.txt" 2>&1 || true
 
-tests=(-m mpi4py -m pytest --with-mpi -q -p no:cacheprovider tests/mpi/device)
 sweep=(-m mpicoll.bench --device cuda -b 8 -e 256M -f 4 --in-place)
-transports() { # WHAT NAME: tests and a sweep by one transport
+transports() { # NAME: tests and a sweep by one transport
     local ranks
     for ranks in 2 4; do
-        MPICOLL_TRANSPORT=$1 step "tests-$1-$ranks" 45 "$mpirun" -n "$ranks" "$python" "${tests[@]}"
+        MPICOLL_TRANSPORT=$1 step "tests-$1-$ranks" 65 "$python" tests/mpi/launch.py -n "$ranks" --limit 60 \
+            --memory gpu -- "$mpirun"
     done
     step "bench-$1" 50 "$mpirun" -n 2 "$python" "${sweep[@]}" --transport "$1" --max-time 25 -J "$out/bench-$1.jsonl"
 }
