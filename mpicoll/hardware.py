@@ -155,7 +155,8 @@ def _gpu(driver: Any, index: int) -> Gpu:
     driver.cuDeviceGetName(name, 100, device)
     driver.cuDeviceTotalMem_v2(ctypes.byref(nbytes), device)
     driver.cuDeviceGetPCIBusId(bus, 32, device)
-    driver.cuDeviceGetUuid(ctypes.byref(uuid), device)
+    getter = getattr(driver, "cuDeviceGetUuid_v2", None) or driver.cuDeviceGetUuid  # the newer one tells MIG slices
+    getter(ctypes.byref(uuid), device)
     where = bus.value.decode().lower()
     told = text(f"{sysfs()}/bus/pci/devices/{where}/numa_node")
     numa = int(told) if told.isdecimal() else None

@@ -18,12 +18,15 @@ from mpicoll.launcher import SIZE_VARIABLES
 from mpicoll.runtime import mpilib
 from mpicoll.runtime.private import private
 
+from .memory import DeviceMemory, Memory
+
 # Variables that explain a run; never the whole environment, which holds tokens.
 RECORDED = (
     *SIZE_VARIABLES,
     *("SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_JOB_NUM_NODES", "SLURM_NTASKS_PER_NODE"),
     *("SLURM_JOB_PARTITION", "SLURM_CLUSTER_NAME", "SLURM_CPUS_PER_TASK", "SLURM_MPI_TYPE", "SLURM_CPU_BIND"),
     *("MPICOLL_SEGMENT_BYTES", "MPICOLL_CHECK", "MPICOLL_TUNING", "MPICOLL_TRANSPORT", "MPICOLL_DEBUG"),
+    *("OMPI_MCA_opal_common_ucx_tls", "OMPI_MCA_opal_cuda_support", "MPICH_GPU_IPC_ENABLED"),
     *("OMPI_MCA_pml", "OMPI_MCA_btl", "OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_coll", "OMPI_MCA_mpi_yield_when_idle"),
     *(
         "OMPI_MCA_coll_tuned_use_dynamic_rules",
@@ -81,10 +84,10 @@ class Machine:
         return ", ".join(dict.fromkeys(said))
 
 
-def survey(comm: MPI.Intracomm) -> Machine:
+def survey(comm: MPI.Intracomm, memory: Memory) -> Machine:
     """Ask every rank. Collective."""
     cores = sorted(os.sched_getaffinity(0))
-    told = comm.allgather((socket.gethostname(), cores, _hardware(cores)))
+    told = comm.allgather((socket.gethostname(), cores, _hardware(cores) | _gpu(memory)))
     hosts, all_cores, hardware = (list(column) for column in zip(*told))
     return Machine(hosts, list(private(comm).nodes), all_cores, mpilib.vendor(), hardware)
 
@@ -98,6 +101,13 @@ def _hardware(cores: list[int]) -> dict[str, object]:
     place = os.environ.get("MPICOLL_PLACE")  # what jobs/place.sh chose for this rank
     found = {"numa": numa_of(cores), "cpu": model[1] if model else None, "governor": governor or None}
     return {**found, "gpus": gpus, "place": place}
+
+
+def _gpu(memory: Memory) -> dict[str, object]:
+    """The GPU that this rank took."""
+    if not isinstance(memory, DeviceMemory):
+        return {}
+    return {"gpu": memory.index, "gpu_uuid": memory.uuid, "gpu_name": memory.name or None}
 
 
 def source() -> dict[str, object] | None:

@@ -62,7 +62,7 @@ def _run(comm: MPI.Intracomm, options: Namespace, memory: Memory, trouble: str) 
     if options.by_default:
         options.algorithms = suit(options.algorithms, comm.size)
     dtype = checked(comm, options)
-    machine = survey(comm)
+    machine = survey(comm, memory)
     rows = counts(options, dtype.itemsize)
     room(comm, machine, max(rows) * dtype.itemsize, memory)
     nccl = None
