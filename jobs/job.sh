@@ -101,14 +101,6 @@ facts() {
     facts "$PYTHON" -m pip freeze
 } >"$DIR/facts-$tag.txt"
 
-if [ "$KIND" = check ]; then
-    if has "$PYTHON" mpicoll doctor; then
-        "$PYTHON" -m mpicoll doctor || echo "$name: doctor found something, exit status $?" >&2
-    else
-        echo "$name: this version has no doctor; the health run follows"
-    fi
-fi
-
 # Start the ranks once, count them, and see where they are.
 echo "$name: ${launcher[*]}"
 came=$DIR/ranks-$tag.txt
@@ -130,6 +122,18 @@ elif [ "$status" -ne 0 ]; then
 fi
 each=$(awk '/^mpicoll rank / { n[$7]++ } END { for (h in n) print n[h] }' "$came" | sort -n | uniq | tr '\n' ' ')
 [ "$each" = "$RANKS_PER_NODE " ] || echo "$name: uneven: ${each% } ranks a node, not $RANKS_PER_NODE" >&2
+
+# All ranks, since pairs that cannot talk and GPUs that are shared show only there.
+if [ "$KIND" = check ]; then
+    if has "$PYTHON" mpicoll doctor; then
+        launch "$PYTHON" -m mpicoll doctor >"$DIR/doctor-$tag.txt"
+        cat "$DIR/doctor-$tag.txt"
+        [ "$status" -eq 0 ] || echo "$name: doctor found something, exit status $status" >&2
+        [ -z "$ended" ] || stop "ended before the first launch" 1
+    else
+        echo "$name: this version has no doctor; the health run follows"
+    fi
+fi
 
 whole=0 wrong=0
 for ((k = 1; k <= REPEATS; k++)); do

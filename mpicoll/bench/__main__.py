@@ -11,13 +11,16 @@ from .options import parse
 def main() -> int:
     """Run the bench; the exit status."""
     options = parse()
+    from .memory import choose
+
+    memory, trouble = choose(options.device)  # before MPI starts: it looks for the cards near the GPU then
     from mpi4py import MPI
 
     rank = MPI.COMM_WORLD.rank
     try:
         from .run import run
 
-        return run(options)
+        return run(options, memory, trouble)
     except BaseException:  # also an interrupt or an exit: the other ranks would wait for ever
         print(f"mpicoll.bench: rank {rank} of {MPI.COMM_WORLD.size} failed", file=sys.stderr)
         traceback.print_exc()

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
 from mpicoll.runtime.ops import AVG
 from mpicoll.schedule import bounds
+
+from .memory import HostMemory, Memory
 
 WIDER = {"float16": "f8", "bfloat16": "f8", "float32": "f8", "float64": "g", "complex64": "c16", "complex128": "G"}
 OPS = {
@@ -86,26 +89,28 @@ class Case:
     count: int
     in_place: bool
     seed: int
-    send: np.ndarray | None = field(init=False)
-    recv: np.ndarray | None = field(init=False)
+    memory: Memory = field(default_factory=HostMemory)
+    send: Any = field(init=False)  # buffers of the memory, or None
+    recv: Any = field(init=False)
 
     def __post_init__(self) -> None:
         rank, size = self.comm.rank, self.comm.size
         self.edges = bounds(self.count, size)
         self.own = slice(self.edges[rank], self.edges[rank + 1])
         at_root = rank == self.root
-        start = self._start()
+        start, place = self._start(), self.memory.place
+        self.send = self.original = self.recv = None
+        self.sum_before = 0
         if self.collective == "bcast":
-            self.send, self.original = None, start if at_root else None
-            self.recv = np.empty(self.count, self.dtype)
+            self.original = place(start) if at_root else None
+            self.recv = place(np.empty(self.count, self.dtype))
         elif self.in_place and (self.collective != "reduce" or at_root):
-            self.send, self.original, self.recv = None, start, np.empty(self.count, self.dtype)
+            self.original, self.recv = place(start), place(np.empty(self.count, self.dtype))
         else:
             start.flags.writeable = False
-            self.send, self.original = start, None
+            self.sum_before, self.send = _hash(start), place(start)
             out = self.own.stop - self.own.start if self.collective == "reduce_scatter" else self.count
-            self.recv = np.empty(out, self.dtype) if self.collective != "reduce" or at_root else None
-        self.sum_before = _hash(self.send) if self.send is not None else 0
+            self.recv = place(np.empty(out, self.dtype)) if self.collective != "reduce" or at_root else None
         self._range = (-1, -1)
         self._reference = np.empty(0), np.empty(0)
 
@@ -122,20 +127,21 @@ class Case:
     def restore(self) -> None:
         """Put the inputs back where a call in place has overwritten them."""
         if self.original is not None and self.recv is not None:
-            np.copyto(self.recv, self.original)
+            self.memory.copy(self.recv, self.original)
 
     def poison(self) -> None:
         """Make what recvbuf held before recognisable."""
         if self.recv is not None:
-            self.recv.view(np.uint8).fill(0x7F)
+            self.memory.poison(self.recv)
 
     # -- what must come out ------------------------------------------------------------------------------------------
 
     def result(self) -> np.ndarray | None:
         """What this rank has as its result."""
-        if self.recv is None or self.collective != "reduce_scatter":
-            return self.recv
-        return self.recv[: self.own.stop - self.own.start]
+        if self.recv is None:
+            return None
+        found = self.memory.read(self.recv)
+        return found[: self.own.stop - self.own.start] if self.collective == "reduce_scatter" else found
 
     def wrong(self, whole: bool = False) -> int:
         """Elements of this rank's share of the result (or of all of it) that are not right, after the last call."""
@@ -162,11 +168,9 @@ class Case:
 
     def mend(self) -> bool:
         """Whether sendbuf had been written; it is then what it was again, so that no other call is blamed."""
-        if self.send is None or _hash(self.send) == self.sum_before:
+        if self.send is None or _hash(self.memory.read(self.send)) == self.sum_before:
             return False
-        self.send.flags.writeable = True
-        self.send[:] = self._start()
-        self.send.flags.writeable = False
+        self.memory.write(self.send, self._start())
         return True
 
     def _start(self) -> np.ndarray:

@@ -25,7 +25,7 @@ class Cell:
     ``algorithm`` is what was asked for, ``runs`` what runs: auto's choice, a pipeline with its segments.
     """
 
-    library: str  # "mpicoll" or "mpi"
+    library: str  # "mpicoll", "mpi" or "nccl"
     algorithm: str
     call: str  # "plan", "call" or "persistent"
     run: Callable[[], Any] | None
@@ -38,6 +38,13 @@ class Cell:
     identical: bool = True  # whether the algorithm gives all ranks the same bits; asked of ours only
     before: Callable[[], None] | None = None  # these two frame each call, outside the clock
     after: Callable[[], None] | None = None
+    transport: str = "direct"  # how its messages take device memory
+    label: str = ""  # "staged" in a run that has direct columns too
+
+    @property
+    def column(self) -> str:
+        """The algorithm, and how it travels where that must be told."""
+        return f"{self.algorithm} {self.label}".rstrip()
 
     @property
     def forced(self) -> bool:
@@ -49,15 +56,18 @@ class Cell:
         """What the column is called."""
         if self.library == "mpi":
             return f"MPI {self.algorithm}" if self.forced else "MPI" if self.call == "call" else "MPI persistent"
-        return self.algorithm + (" call" if self.call == "call" else "")
+        return "NCCL" if self.library == "nccl" else self.column + (" call" if self.call == "call" else "")
 
 
-def ours(case: Case, algorithm: str, call: str) -> Cell:
-    """A cell of ours. Collective."""
-    arguments, keywords = _arguments(case), {"comm": case.comm, "algorithm": algorithm}
+def ours(case: Case, algorithm: str, call: str, comm: MPI.Intracomm) -> Cell:
+    """A cell of ours, on the communicator of a transport. Collective."""
+    arguments, keywords = _arguments(case), {"comm": comm, "algorithm": algorithm}
     if call == "call":
         return Cell("mpicoll", algorithm, call, partial(getattr(mpicoll, case.collective), *arguments, **keywords))
-    plan: Plan = getattr(mpicoll, f"{case.collective}_init")(*arguments, **keywords)
+    try:
+        plan: Plan = getattr(mpicoll, f"{case.collective}_init")(*arguments, **keywords)
+    except MemoryError as error:  # the same on all ranks
+        return Cell("mpicoll", algorithm, call, None, str(error))
     return Cell("mpicoll", algorithm, call, plan, free=plan.free)
 
 

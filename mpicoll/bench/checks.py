@@ -16,6 +16,7 @@ from mpicoll.schedule import REDUCING, Report, Schedule, find, verify
 
 from .case import OPS, dtype_of
 from .machine import Machine, available_bytes
+from .memory import DeviceMemory, Memory
 from .table import human
 
 PROVED_UP_TO = 128  # ranks; a proof takes seconds beyond
@@ -69,8 +70,8 @@ def all_agree(comm: MPI.Intracomm, make: Callable[[], Made], errors: type[Except
     return made  # type: ignore[return-value]
 
 
-def memory(comm: MPI.Intracomm, machine: Machine, nbytes: int) -> None:
-    """Refuse vectors that do not fit: three a rank, and the references in higher precision."""
+def room(comm: MPI.Intracomm, machine: Machine, nbytes: int, memory: Memory) -> None:
+    """Refuse vectors that do not fit: three a rank, and the references in higher precision on the host."""
     ranks = machine.nodes.count(machine.nodes[comm.rank])
     needed = nbytes * 3 * ranks + nbytes * 4
     free = available_bytes()
@@ -81,3 +82,25 @@ def memory(comm: MPI.Intracomm, machine: Machine, nbytes: int) -> None:
                 f"not enough memory on {host} for vectors of {human(nbytes)}: about {needed / 1e9:.1f} GB needed, "
                 f"{free / 1e9:.1f} GB free; lower -e"
             )
+    if isinstance(memory, DeviceMemory):
+        _room_on_gpus(comm, machine, nbytes, memory)
+
+
+def _room_on_gpus(comm: MPI.Intracomm, machine: Machine, nbytes: int, memory: DeviceMemory) -> None:
+    told = comm.allgather((memory.uuid, memory.index, memory.free_bytes()))
+    for (uuid, index, free), host in zip(told, machine.hosts):
+        sharing = sum((other[0], where) == (uuid, host) for other, where in zip(told, machine.hosts))
+        if nbytes * 3 * sharing > free:
+            raise RefusedError(
+                f"not enough memory on GPU {index} of {host}, {sharing} rank{'s' * (sharing > 1)} on it: vectors of "
+                f"{human(nbytes)} need {nbytes * 3 * sharing / 1e9:.1f} GB, {free / 1e9:.1f} GB are free; lower -e, or "
+                "start fewer ranks a GPU"
+            )
+
+
+def spare(comm: MPI.Intracomm, machine: Machine, memory: Memory) -> int:
+    """Bytes that this rank may take for scratch. Collective where it is on a GPU."""
+    if not isinstance(memory, DeviceMemory):
+        return available_bytes() // machine.nodes.count(machine.nodes[comm.rank])
+    told = [*zip(machine.hosts, comm.allgather(memory.uuid))]
+    return memory.free_bytes() // told.count(told[comm.rank])

@@ -13,16 +13,20 @@ import mpi4py
 import numpy as np
 from mpi4py import MPI
 
+from mpicoll.hardware import numa_of, text
+from mpicoll.launcher import SIZE_VARIABLES
 from mpicoll.runtime import mpilib
 from mpicoll.runtime.private import private
 
-SIZE_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS")
+from .memory import DeviceMemory, Memory
+
 # Variables that explain a run; never the whole environment, which holds tokens.
 RECORDED = (
     *SIZE_VARIABLES,
     *("SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_JOB_NUM_NODES", "SLURM_NTASKS_PER_NODE"),
     *("SLURM_JOB_PARTITION", "SLURM_CLUSTER_NAME", "SLURM_CPUS_PER_TASK", "SLURM_MPI_TYPE", "SLURM_CPU_BIND"),
     *("MPICOLL_SEGMENT_BYTES", "MPICOLL_CHECK", "MPICOLL_TUNING", "MPICOLL_TRANSPORT", "MPICOLL_DEBUG"),
+    *("OMPI_MCA_opal_common_ucx_tls", "OMPI_MCA_opal_cuda_support", "MPICH_GPU_IPC_ENABLED"),
     *("OMPI_MCA_pml", "OMPI_MCA_btl", "OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_coll", "OMPI_MCA_mpi_yield_when_idle"),
     *(
         "OMPI_MCA_coll_tuned_use_dynamic_rules",
@@ -41,7 +45,6 @@ RECORDED = (
     *("I_MPI_ADJUST_ALLREDUCE", "I_MPI_FABRICS", "I_MPI_PIN_DOMAIN", "CUDA_VISIBLE_DEVICES", "NCCL_ALGO", "NCCL_PROTO"),
     *("OMP_NUM_THREADS", "OMP_PLACES", "OMP_PROC_BIND", "OPENBLAS_NUM_THREADS"),
 )
-NODES = "/sys/devices/system/node"
 GPU = re.compile(r"nvidia\d+")
 GOVERNOR = "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_governor"
 
@@ -81,43 +84,30 @@ class Machine:
         return ", ".join(dict.fromkeys(said))
 
 
-def survey(comm: MPI.Intracomm) -> Machine:
+def survey(comm: MPI.Intracomm, memory: Memory) -> Machine:
     """Ask every rank. Collective."""
     cores = sorted(os.sched_getaffinity(0))
-    told = comm.allgather((socket.gethostname(), cores, _hardware(cores)))
+    told = comm.allgather((socket.gethostname(), cores, _hardware(cores) | _gpu(memory)))
     hosts, all_cores, hardware = (list(column) for column in zip(*told))
     return Machine(hosts, list(private(comm).nodes), all_cores, mpilib.vendor(), hardware)
 
 
 def _hardware(cores: list[int]) -> dict[str, object]:
     """NUMA nodes, CPU model, governor and placement, as far as they can be read."""
-    numa = []
-    for name in sorted(os.listdir(NODES)) if os.path.isdir(NODES) else ():
-        if re.fullmatch(r"node\d+", name) and _listed(_text(f"{NODES}/{name}/cpulist")) & set(cores):
-            numa.append(int(name[4:]))
-    model = re.search(r"^model name\s*: (.*)$", _text("/proc/cpuinfo"), re.MULTILINE)
-    governor = _text(GOVERNOR.format(cores[0])).strip() if cores else ""
+    model = re.search(r"^model name\s*: (.*)$", text("/proc/cpuinfo"), re.MULTILINE)
+    governor = text(GOVERNOR.format(cores[0])) if cores else ""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     gpus = visible.split(",") if visible else sorted(name[6:] for name in os.listdir("/dev") if GPU.fullmatch(name))
     place = os.environ.get("MPICOLL_PLACE")  # what jobs/place.sh chose for this rank
-    found = {"numa": numa, "cpu": model[1] if model else None, "governor": governor or None}
+    found = {"numa": numa_of(cores), "cpu": model[1] if model else None, "governor": governor or None}
     return {**found, "gpus": gpus, "place": place}
 
 
-def _text(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
-
-
-def _listed(text: str) -> set[int]:
-    """The numbers of 0-3,8."""
-    found: set[int] = set()
-    for first, last in re.findall(r"(\d+)(?:-(\d+))?", text):
-        found |= set(range(int(first), int(last or first) + 1))
-    return found
+def _gpu(memory: Memory) -> dict[str, object]:
+    """The GPU that this rank took."""
+    if not isinstance(memory, DeviceMemory):
+        return {}
+    return {"gpu": memory.index, "gpu_uuid": memory.uuid, "gpu_name": memory.name or None}
 
 
 def source() -> dict[str, object] | None:
@@ -152,19 +142,6 @@ def versions() -> dict[str, str]:
 def environment() -> dict[str, str]:
     """The variables of the white list that are set."""
     return {name: os.environ[name] for name in RECORDED if name in os.environ}
-
-
-def singletons(size: int) -> str:
-    """Say what is wrong when the launcher started more ranks than the communicator has: N worlds of one."""
-    told = {name: int(os.environ[name]) for name in SIZE_VARIABLES if os.environ.get(name, "").isdecimal()}
-    if size in told.values() or not any(asked > size for asked in told.values()):
-        return ""
-    name, asked = max(told.items(), key=lambda item: item[1])
-    return (
-        f"the launcher started {asked} ranks ({name}={asked}) and this MPI sees {size}: the launcher is of another MPI "
-        f"than {mpilib.vendor()}, or srun lacks the right --mpi=... "
-        "Use the mpirun of this MPI; for one rank on purpose unset that variable"
-    )
 
 
 def available_bytes() -> int:

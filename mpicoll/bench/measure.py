@@ -9,7 +9,7 @@ from time import perf_counter
 import numpy as np
 from mpi4py import MPI
 
-from mpicoll.statistics import Summary, summarize
+from mpicoll.statistics import Summary, apart, summarize
 
 from . import sync
 from .case import Case
@@ -28,6 +28,8 @@ class Sample:
     wrong: int | None = None  # elements; None: not checked
     late: int = 0  # iterations of this case that a rank heard of too late (start at a common time)
     sync_error_us: float | None = None  # how far the clocks may differ (start at a common time)
+    slower: bool | None = None  # than the same staged, told apart; None: there is nothing to compare
+    staged_us: float | None = None  # what the same takes staged
 
     @property
     def summary(self) -> Summary | None:
@@ -63,6 +65,9 @@ def measure(case: Case, cells: Sequence[Cell], effort: Effort) -> list[Sample]:
         elif sample.cell.forced and sample.cell.run is not None:
             _tried(case, sample.cell)
     running = [sample for sample in samples if sample.cell.run is not None]
+    for sample in running:
+        assert sample.cell.run is not None
+        sample.cell.run = case.memory.timed(sample.cell.run)
     start = sync.make(effort.start, case.comm, effort.skew)
     begun = perf_counter()
     if effort.warmup:
@@ -81,9 +86,21 @@ def measure(case: Case, cells: Sequence[Cell], effort: Effort) -> list[Sample]:
         sample.times_us, sample.late, sample.sync_error_us = row * 1e6, late, start.error_us
         if effort.check:
             wrong, digest = _check(case, sample.cell)
-            again = sample.cell.library == "mpi" or digest == digests[id(sample)]
+            again = sample.cell.library != "mpicoll" or digest == digests[id(sample)]
             sample.wrong = max(sample.wrong or 0, wrong, case.comm.allreduce(0 if again else 1, MPI.MAX))
+    compare(samples)
     return samples
+
+
+def compare(samples: Sequence[Sample]) -> None:
+    """Mark what is slower with device pointers than through the host."""
+    staged = {(s.cell.algorithm, s.cell.call): s.summary for s in samples if s.cell.label == "staged"}
+    for sample in samples:
+        cell, mine = sample.cell, sample.summary
+        theirs = staged.get((cell.algorithm, cell.call)) if cell.library == "mpicoll" and not cell.label else None
+        if mine and theirs:
+            sample.staged_us = theirs.median
+            sample.slower = theirs.median < mine.median and apart(mine, theirs)
 
 
 def _more(times: np.ndarray, effort: Effort, spent: float) -> int:

@@ -6,8 +6,8 @@ import argparse
 import os
 import re
 import sys
-from typing import NoReturn
 
+from mpicoll.launcher import Parser
 from mpicoll.schedule import COLLECTIVES, REDUCING, find, power_of_two
 from mpicoll.schedule import algorithms as known_algorithms
 
@@ -19,7 +19,6 @@ DTYPES = (
 OPS = ("sum", "avg", "prod", "min", "max", "land", "lor", "lxor", "band", "bor", "bxor")
 # What the table shows when nothing is asked for; the others are a flag away.
 DEFAULT = ("ring", "recursive_doubling", "recursive_halving", "rabenseifner", "binomial_tree", "direct", "one_shot")
-RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
 
 
 def size(text: str) -> int:
@@ -56,22 +55,6 @@ def skew(text: str) -> dict[int, float]:
     return found
 
 
-class Parser(argparse.ArgumentParser):
-    """One line for an error, from one rank, and the same exit status on all."""
-
-    def __init__(self, *args, **kwargs) -> None:
-        super().__init__(*args, **kwargs)
-        self.speaks = next((os.environ[v] for v in RANK_VARIABLES if v in os.environ), "0") == "0"
-
-    def _print_message(self, message: str, file=None) -> None:
-        if self.speaks:
-            super()._print_message(message, file)
-
-    def error(self, message: str) -> NoReturn:
-        """Say what is wrong and leave with status 2."""
-        self.exit(2, f"{self.prog}: {message} (--help lists the options)\n")
-
-
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
     """The options, checked as far as that needs no MPI."""
     parser = Parser(
@@ -104,6 +87,13 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         help="all: the persistent call and each of the library's own algorithms, forced",
     )
     add("--calls", action="store_true", help="our one-shot calls beside our plans")
+    add("--device", choices=("cpu", "cuda"), default="cpu", help="where the buffers are (default cpu)")
+    add(
+        "--transport",
+        choices=("auto", "direct", "staged"),
+        help="how device memory travels: device pointers for MPI, or copies in host memory (default auto: "
+        "MPICOLL_TRANSPORT, or what this MPI can; then both)",
+    )
     add("--in-place", action="store_true", help="MPI.IN_PLACE")
     add("--format", choices=("table", "full", "csv"), default="table", help="full: as nccl-tests; default table")
     add("--full", action="store_const", const="full", dest="format", help="the same as --format full")
@@ -125,6 +115,11 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     options = parser.parse_args(argv)
     if options.max_bytes < options.min_bytes:
         parser.error(f"-e {options.max_bytes} is below -b {options.min_bytes}")
+    if options.device == "cpu" and options.transport:
+        parser.error(f"--transport {options.transport}: of device memory only; add --device cuda")
+    if options.device == "cuda" and (options.calibrate or options.self_test):
+        flag = "--calibrate" if options.calibrate else "--self-test"
+        parser.error(f"{flag}: of host memory only; leave out --device cuda")
     if options.segment_bytes == 0:
         parser.error("--segment-bytes 0: a segment has at least one byte")
     for flag, path in (("-J", options.json), ("--plot", options.plot)):

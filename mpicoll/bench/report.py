@@ -18,14 +18,22 @@ from .machine import Machine, versions
 from .measure import Sample
 from .plot import Series
 from .progress import Progress
-from .table import Table, human
+from .table import Table, human, time
 
 
 class Output:
     """The printed side of a run; silent on other ranks."""
 
-    def __init__(self, comm: MPI.Intracomm, options: Namespace, machine: Machine, rows: int, limit: bool) -> None:
-        self.comm, self.options, self.machine, self.limit = comm, options, machine, limit
+    def __init__(
+        self,
+        comm: MPI.Intracomm,
+        options: Namespace,
+        machine: Machine,
+        rows: int,
+        limit: bool,
+        more: Sequence[str] = (),
+    ) -> None:
+        self.comm, self.options, self.machine, self.limit, self.more = comm, options, machine, limit, more
         self.progress = Progress(comm.rank == 0, rows)
         self.table: Table | None = None
         self.digest = views.Digest()
@@ -45,7 +53,7 @@ class Output:
         if form == "csv":
             self.say([views.csv_head()])
             return
-        said = [*_header(self.options, self.machine, self.comm.size, sync_error_us, timer_us)]
+        said = [*_header(self.options, self.machine, self.comm.size, sync_error_us, timer_us), *self.more]
         if form == "full":
             self.say([*said, *views.full_head()])
             return
@@ -88,6 +96,13 @@ class Output:
         notes = {f"# {cell.name}: {cell.why}" for cell in cells if cell.why} - self.seen
         self.seen |= notes
         yield from sorted(notes)
+        slow = [s for s in samples if s.slower]
+        if slow:
+            told = (
+                f"{s.cell.runs or s.cell.algorithm} {time(s.median_us or 0)} against {time(s.staged_us or 0)}"
+                for s in slow
+            )
+            yield f"# direct is slower than staged here, in us: {', '.join(told)}"
         picked = next((cell for cell in cells if cell.algorithm == "auto" and cell.runs), None)
         if picked and picked.runs != self.auto:
             self.auto = picked.runs

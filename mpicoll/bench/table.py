@@ -45,7 +45,7 @@ Key = tuple[str, str, str]
 
 def key(cell: Cell) -> Key:
     """What a column is known by from row to row."""
-    return cell.library, cell.algorithm, cell.call
+    return cell.library, cell.column, cell.call
 
 
 class Table:
@@ -63,7 +63,9 @@ class Table:
         ends = 21 + 6 * limit + (FORCED + 1) * self.forced
         self.compact = 8 + sum(width + 1 for width in self.widths.values()) + ends > WIDEST
         if self.compact:
-            self.columns = {k: title for k, title in self.columns.items() if k == ("mpi", "default", "call")}
+            self.columns = {
+                k: title for k, title in self.columns.items() if k[0] == "nccl" or k == ("mpi", "default", "call")
+            }
             self.widths = {k: self.widths[k] for k in self.columns}
 
     def head(self) -> list[str]:
@@ -137,7 +139,7 @@ def _named(pair: tuple | None, width: int) -> str:
     """A name, cut where it must be, and its time."""
     if pair is None:
         return "-"
-    name, us = pair[0].cell.runs or pair[0].cell.algorithm, time(pair[1].median)
+    name, us = f"{pair[0].cell.runs or pair[0].cell.algorithm} {pair[0].cell.label}".rstrip(), time(pair[1].median)
     room = width - len(us) - 1
     return f"{name if len(name) <= room else name[: room - 1] + '…'} {us}"
 
@@ -145,7 +147,8 @@ def _named(pair: tuple | None, width: int) -> str:
 def _title(cell: Cell) -> list[str]:
     if cell.library == "mpi":
         return ["MPI", "persist."] if cell.call == "persistent" else ["MPI", "call"]
-    words = cell.algorithm.replace("rabenseifner", "raben-_seifner").split("_") + (
-        ["call"] if cell.call == "call" else []
-    )
+    if cell.library == "nccl":
+        return ["NCCL"]
+    words = cell.algorithm.replace("rabenseifner", "raben-_seifner").split("_")
+    words += [cell.label] * bool(cell.label) + ["call"] * (cell.call == "call")
     return [word if len(word) <= 12 else word[:12] for word in words]

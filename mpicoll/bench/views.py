@@ -18,7 +18,7 @@ NAME = 26  # characters of the longest name of an algorithm, about
 FIELDS = (
     *("collective", "library", "algorithm", "asked", "call", "size", "dtype", "op", "root", "count", "nbytes"),
     *("in_place", "iterations", "median_us", "low_us", "high_us", "p99_us", "min_us", "drift", "algbw_GBps"),
-    *("busbw_GBps", "wrong", "why"),
+    *("busbw_GBps", "wrong", "why", "device", "transport"),
 )
 
 
@@ -52,7 +52,7 @@ def csv_rows(case: Case, samples: Sequence[Sample]) -> Iterator[str]:
             **{"asked": cell.algorithm, "call": cell.call, "size": case.comm.size, "dtype": case.dtype.name},
             **{"op": case.op, "root": case.root, "count": case.count, "nbytes": case.nbytes},
             **{"in_place": int(case.in_place), "iterations": len(sample.times_us), "wrong": sample.wrong},
-            "why": cell.why,
+            **{"why": cell.why, "device": case.memory.device, "transport": cell.transport},
         }
         row |= figures(case, sample)
         line = io.StringIO()
@@ -105,10 +105,12 @@ class Digest:
         ours = min(((t, s) for t, s in timed if s.cell.library == "mpicoll"), key=_first, default=None)
         if ours is None:
             return
-        self.best.append((nbytes, ours[1].cell.runs or ours[1].cell.algorithm))
-        default = [t for t, s in timed if (s.cell.algorithm, s.cell.call) == ("default", "call")]
+        cell = ours[1].cell
+        self.best.append((nbytes, f"{cell.runs or cell.algorithm} {cell.label}".rstrip()))
+        default = [t for t, s in timed if (s.cell.library, s.cell.algorithm, s.cell.call) == ("mpi", "default", "call")]
+        nccl = [t for t, s in timed if s.cell.library == "nccl"]
         forced = [t for t, s in timed if s.cell.forced]
-        for name, times in (("MPI's call", default), ("the best of MPI's algorithms", forced)):
+        for name, times in (("MPI's call", default), ("the best of MPI's algorithms", forced), ("NCCL", nccl)):
             if times:
                 self.ratios[name].append(min(times) / ours[0])
 

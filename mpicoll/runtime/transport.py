@@ -19,6 +19,7 @@ from . import mpilib
 TRANSPORTS = ("auto", "direct", "staged")
 KINDS = "mpi_memory_alloc_kinds"
 QUERY = "MPIX_Query_cuda_support"
+UCX = "UCX with CUDA modules"
 YES, NO, OFF, SILENT = "yes", "no", "off", "silent"
 
 
@@ -150,18 +151,17 @@ def selected_pml() -> str:
 
 def _ucx(pml: str) -> Evidence:
     """Open MPI on UCX hands it every pointer as it comes, built with CUDA or not: UCX alone decides."""
-    name = "UCX with CUDA modules"
     if not pml:
-        return Evidence(name, SILENT, "not Open MPI")
+        return Evidence(UCX, SILENT, "not Open MPI")
     if pml != "ucx":
-        return Evidence(name, NO, f"Open MPI sends by {pml}, not by UCX: export OMPI_MCA_pml=ucx")
+        return Evidence(UCX, NO, f"Open MPI sends by {pml}, not by UCX: export OMPI_MCA_pml=ucx")
     if loaded := mpilib.mapped("libuct_cuda."):
-        return Evidence(name, YES, loaded[0])
+        return Evidence(UCX, YES, loaded[0])
     folders = [os.environ.get("UCX_MODULE_DIR", ""), *(f"{os.path.dirname(p)}/ucx" for p in mpilib.mapped("libuct."))]
     there = [path for folder in folders if folder for path in glob.glob(f"{glob.escape(folder)}/libuct_cuda.so*")]
     if there:
-        return Evidence(name, OFF, f"{there[0]} was not loaded: is the driver's libcuda.so.1 on this machine?")
-    return Evidence(name, OFF, f"no libuct_cuda.so in {next(filter(None, folders), 'its folder of modules')}")
+        return Evidence(UCX, OFF, f"{there[0]} was not loaded: is the driver's libcuda.so.1 on this machine?")
+    return Evidence(UCX, OFF, f"no libuct_cuda.so in {next(filter(None, folders), 'its folder of modules')}")
 
 
 def _ucx_tls(version: str, pml: str) -> Evidence:

@@ -1,0 +1,56 @@
+"""What the launcher tells a process before MPI starts: its rank, the size of the world, its rank on its node."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+# The launcher's own variables first: under mpirun, Slurm's are those of the daemon that started the ranks.
+RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK", "SLURM_PROCID")
+SIZE_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS")
+LOCAL_VARIABLES = (
+    *("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "MV2_COMM_WORLD_LOCAL_RANK", "PMI_LOCAL_RANK"),
+    *("PMIX_LOCAL_RANK", "PALS_LOCAL_RANKID", "FLUX_TASK_LOCAL_ID", "SLURM_LOCALID"),
+)
+
+
+def told(names: Sequence[str], environ: Mapping[str, str] = os.environ) -> tuple[int, str] | None:
+    """The first of the variables that holds a number, and its name."""
+    return next(((int(environ[name]), name) for name in names if environ.get(name, "").isdecimal()), None)
+
+
+def rank() -> int:
+    """The rank of this process in its world; 0 where no launcher tells."""
+    return (told(RANK_VARIABLES) or (0, ""))[0]
+
+
+def local_rank() -> tuple[int, str] | None:
+    """The rank of this process on its node and the variable that tells it; None where no launcher does."""
+    return told(LOCAL_VARIABLES)
+
+
+def singletons(size: int, library: str) -> str:
+    """Say what is wrong when the launcher started more ranks than the world has: N worlds of one."""
+    found = {name: one[0] for name in SIZE_VARIABLES if (one := told([name]))}
+    if size in found.values() or not any(asked > size for asked in found.values()):
+        return ""
+    name, asked = max(found.items(), key=lambda item: item[1])
+    return (
+        f"the launcher started {asked} ranks ({name}={asked}) and this MPI sees {size}: the launcher is of another MPI "
+        f"than {library}, or srun lacks the right --mpi=... Use the mpirun of this MPI; for one rank on purpose unset "
+        "that variable"
+    )
+
+
+class Parser(argparse.ArgumentParser):
+    """One line for an error, from one rank, and the same exit status on all."""
+
+    def _print_message(self, message: str, file=None) -> None:
+        if rank() == 0:
+            super()._print_message(message, file)
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong and leave with status 2."""
+        self.exit(2, f"{self.prog}: {message} (--help lists the options)\n")
