@@ -207,7 +207,7 @@ def outlook(collective: str, sendbuf: Any, recvbuf: Any, op: Any, root: int, alg
 
 
 def _problem(args: Arguments, state: Private) -> Problem:
-    return problem(args, state.rank, state.nodes, state.config.tuning, state.config.segment_bytes)
+    return problem(args, state.rank, state.nodes, state.select)
 
 
 def _lowered(task: Problem, state: Private) -> tuple[Lowered, int]:

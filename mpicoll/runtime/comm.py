@@ -19,6 +19,7 @@ from .problem import EQUAL, KEEPING, Arguments
 from .spelling import Spelling, parse
 
 _IN_PLACE = MPI.IN_PLACE
+_PREDEFINED = {"COMM_WORLD": MPI.COMM_WORLD, "COMM_SELF": MPI.COMM_SELF}
 
 
 class Comm(MPI.Intracomm):
@@ -173,6 +174,13 @@ class Comm(MPI.Intracomm):
         """As MPI.Intracomm.Create_group; a Comm with the same algorithms."""
         return self._like(super().Create_group(group, tag))
 
+    def __reduce__(self) -> Any:
+        """As mpi4py's: MPI.COMM_WORLD and MPI.COMM_SELF can be pickled, the others cannot."""
+        for name, comm in _PREDEFINED.items():
+            if self == comm:
+                return _predefined, (name, self.algorithm)
+        return super().__reduce__()
+
     # -- arguments ---------------------------------------------------------------------------------------------------
 
     def _like(self, made: MPI.Comm) -> Comm:
@@ -224,6 +232,10 @@ class Comm(MPI.Intracomm):
             error = caught
         agree(state.comm, args.facts(), error)
         return state.comm.allgather(count)
+
+
+def _predefined(name: str, algorithm: dict[str, str]) -> Comm:
+    return Comm(_PREDEFINED[name], algorithm)
 
 
 def _names(algorithm: str | Mapping[str, str]) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, pairwise
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from mpicoll.schedule import REDUCING, Schedule, bounds
+from mpicoll.schedule import REDUCING, Algorithm, Schedule, bounds
 
 from .buffers import aside, flat, match, same_or_apart
 from .derived import Packing, Use
@@ -19,8 +19,9 @@ from .memory import Flat
 from .ops import Operation, is_user, name_of, operation
 from .select import Call, select
 from .steps import RECVBUF, SENDBUF, WORK, Layout, Slice
-from .tuning import Tuning, default
+from .tuning import default
 
+Choose = Callable[[str, Call], tuple[Algorithm, str]]
 EQUAL: Sequence[Any] = ("equal",)  # counts: the same for all ranks, or the call is refused
 
 
@@ -113,9 +114,11 @@ def _plain(value: Any) -> str:
     return str(int(value)) if isinstance(value, (int, np.integer)) else repr(value)
 
 
-def problem(
-    args: Arguments, rank: int, nodes: tuple[int, ...], tuning: Tuning | None = None, segment_bytes: int | None = None
-) -> Problem:
+def _default(name: str, call: Call) -> tuple[Algorithm, str]:
+    return select(name, call, default())
+
+
+def problem(args: Arguments, rank: int, nodes: tuple[int, ...], choose: Choose = _default) -> Problem:
     """Check the arguments of one rank and select; ``nodes``: the node of each. TypeError, ValueError name the cure."""
     collective, size = args.collective, len(nodes)
     if not isinstance(args.root, (int, np.integer)) or not 0 <= args.root < size:
@@ -130,7 +133,7 @@ def problem(
     commutes = op is None or op.commutes
     total = whole.count if whole.counts is None else sum(whole.counts)
     call = Call(collective, nodes, total * data.dtype.itemsize, commutes)
-    chosen, why = select(args.algorithm, call, tuning or default(), segment_bytes)
+    chosen, why = choose(args.algorithm, call)
     schedule = chosen.schedule(size, root, in_order=not commutes, nodes=nodes)
     edges = _edges(args, whole, schedule.chunks, size)
     for slot in range(schedule.slots):
