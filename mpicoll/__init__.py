@@ -4,6 +4,7 @@
     mpicoll.allreduce(sendbuf, recvbuf)                   # MPI.SUM on MPI.COMM_WORLD
     plan = mpicoll.allreduce_init(MPI.IN_PLACE, gradients, mpicoll.AVG, comm)
     plan()                                                # again and again
+    comm = mpicoll.Comm(MPI.COMM_WORLD)                   # a communicator for programs that use mpi4py's
 
 Importing this module neither imports nor initialises MPI; the first call that needs it does.
 """
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         reduce_scatter,
         reduce_scatter_init,
     )
+    from .runtime.comm import Comm
     from .runtime.ops import AVG
     from .runtime.plan import Plan
 
@@ -36,6 +38,7 @@ _CALLS = tuple(c + s for c in ("allgather", "allreduce", "bcast", "reduce", "red
 __all__ = [
     "AVG",
     "Algorithm",
+    "Comm",
     "Plan",
     "Schedule",
     "algorithms",
@@ -56,7 +59,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # Loaded at first use: MPI takes a second to import, and initialises itself.
-    home = "api" if name in _CALLS else {"AVG": "ops", "Plan": "plan"}.get(name)
+    home = "api" if name in _CALLS else {"AVG": "ops", "Comm": "comm", "Plan": "plan"}.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

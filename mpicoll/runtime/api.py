@@ -27,10 +27,11 @@ from . import device_buffers
 from .agree import agree
 from .bind import HostPlace, Place
 from .cut import SEGMENT_BYTES, Cutter
+from .derived import calls
 from .lower import lower
 from .plan import Plan, make_plan
 from .private import ONE_SHOT_TAG, Private, _states, private
-from .problem import Arguments, Problem, problem
+from .problem import KEEPING, Arguments, Problem, problem
 from .steps import Lowered
 
 
@@ -156,12 +157,27 @@ def _key(buffer: Any) -> Any:
             return _address(buffer), buffer.size, buffer.dtype, buffer.flags.num
         except ValueError:  # dtypes without a buffer interface, such as bfloat16
             return buffer.ctypes.data, buffer.size, buffer.dtype, buffer.flags.num
-    return True if buffer is None else device_buffers.key(buffer)
+    if buffer is None or buffer is KEEPING:
+        return id(buffer)
+    if isinstance(buffer, (list, tuple)):
+        return _key(buffer[0]), *map(_part, buffer[1:])
+    return device_buffers.key(buffer)
+
+
+def _part(part: Any) -> Any:
+    """What makes a plan fit a count, a displacement, several, or a datatype; not one that may be freed."""
+    if isinstance(part, (list, tuple)):
+        return type(part) is list, *map(_part, part)  # (counts, displacements), or [counts]
+    if isinstance(part, MPI.Datatype) and part.is_predefined:
+        return "datatype", part.handle
+    if part is None or isinstance(part, (int, str)):
+        return part
+    raise TypeError
 
 
 def _remember(args: Arguments, comm: Any, key: Any) -> Plan:
     state = private(comm)
-    plan = _plan(args, state, one_shot=True)
+    plan = _plan(args, state, one_shot=True, cached=key is not None)
     if key is not None and not state.config.check:
         state.keep(key, plan)
     return plan
@@ -191,12 +207,13 @@ def outlook(collective: str, sendbuf: Any, recvbuf: Any, op: Any, root: int, alg
 
 
 def _problem(args: Arguments, state: Private) -> Problem:
-    return problem(args, state.rank, state.nodes, state.config.tuning, state.config.segment_bytes)
+    return problem(args, state.rank, state.nodes, state.select)
 
 
 def _lowered(task: Problem, state: Private) -> tuple[Lowered, int]:
     """The steps of a problem and the bytes of working memory they need; other memory of the same shape finds them."""
-    key = task.schedule, tuple(task.edges), task.dtype.itemsize, task.send is None
+    displs = None if task.recv is None else task.recv.displs
+    key = task.schedule, tuple(task.edges), task.dtype.itemsize, task.send is None, displs
     lowered = state.lowered.get(key)
     if lowered is None:
         cutter = Cutter(task.edges, task.dtype.itemsize, state.config.segment_bytes)
@@ -205,9 +222,10 @@ def _lowered(task: Problem, state: Private) -> tuple[Lowered, int]:
     return lowered, (lowered.scratch + task.work) * task.dtype.itemsize
 
 
-def _plan(args: Arguments, state: Private, *, one_shot: bool = False) -> Plan:
-    """Check, lower and bind. Collective unless one-shot."""
+def _plan(args: Arguments, state: Private, *, one_shot: bool = False, cached: bool = False) -> Plan:
+    """Check, lower and bind. Collective unless one-shot. One that is cached does not keep the caller's memory."""
     error: Exception | None = None
+    task: Problem | None = None
     try:
         task = _problem(args, state)
         lowered, nbytes = _lowered(task, state)
@@ -215,17 +233,22 @@ def _plan(args: Arguments, state: Private, *, one_shot: bool = False) -> Plan:
     except (TypeError, ValueError, MemoryError, RuntimeError) as caught:
         error = caught
     if not one_shot or state.config.check:
-        agree(state.comm, args.facts(), error)
+        agree(state.comm, args.facts(task), error)
     if error is not None:
         raise error
+    assert task is not None
+    tag = ONE_SHOT_TAG if one_shot else state.tag()
+    packs = [call for packing in task.before for call in calls(packing, state.comm, tag, back=False)]
+    unpacks = [call for packing in task.after for call in calls(packing, state.comm, tag, back=True)]
     if state.config.debug:
         _tell(state, task, place)
     return make_plan(
         state,
         place,
         task.operation,
-        tag=ONE_SHOT_TAG if one_shot else state.tag(),
-        keep=args.op if one_shot else args,
+        tag=tag,
+        keep=args.op if cached else (args, task),
+        around=(packs, unpacks),
         collective=args.collective,
         algorithm=task.schedule.algorithm,
         why=task.why,

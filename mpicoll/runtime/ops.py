@@ -57,8 +57,11 @@ class Operation:
     quiet: bool = False  # floating-point flags are to be ignored: a library must not warn, or raise, in mid-message
 
 
-def operation(op: Any, dtype: np.dtype, on_device: bool = False) -> Operation:
-    """How to reduce ``dtype`` with ``op`` (None: SUM). TypeError: no such operation, or not for these."""
+def operation(op: Any, dtype: np.dtype, on_device: bool = False, datatype: MPI.Datatype | None = None) -> Operation:
+    """How to reduce ``dtype`` with ``op`` (None: SUM); ``datatype``: what a user's operation is told, if not dtype's.
+
+    TypeError: no such operation, or not for these.
+    """
     kind = "f" if is_bfloat16(dtype) else dtype.kind
     inexact = kind in "fc"
     if op is AVG:
@@ -77,8 +80,10 @@ def operation(op: Any, dtype: np.dtype, on_device: bool = False) -> Operation:
         name, better = _LOCATE[op.handle]
         _need(is_pair(dtype), name, dtype, "(value, index) pairs, such as [('value', 'f8'), ('index', 'i4')]")
         return Operation(name, True, partial(_locate, better))
-    if op == MPI.OP_NULL or op.is_predefined:
+    if not is_user(op):
         raise TypeError(f"op {name_of(op)} cannot reduce: pass MPI.SUM, MPI.MAX, ... or mpicoll.AVG")
+    if datatype is not None:
+        return Operation("user", op.Is_commutative(), partial(_user, op, datatype))
     known = dtype.kind in "biufc" and dtype.isnative
     _need(known, "a user operation", dtype, "dtypes that MPI knows, in this machine's byte order")
     try:
@@ -86,6 +91,11 @@ def operation(op: Any, dtype: np.dtype, on_device: bool = False) -> Operation:
     except ValueError:
         raise TypeError(f"a user operation cannot take dtype {dtype}: this MPI has no type for it") from None
     return Operation("user", op.Is_commutative(), partial(_user, op, datatype))
+
+
+def is_user(op: Any) -> bool:
+    """Whether this is an operation made with MPI.Op.Create."""
+    return isinstance(op, MPI.Op) and op != MPI.OP_NULL and not op.is_predefined
 
 
 def name_of(op: Any) -> str:

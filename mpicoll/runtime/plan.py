@@ -16,13 +16,14 @@ from mpi4py import MPI
 
 from .bind import Place
 from .ops import Operation
+from .prequest import AsPrequest
 from .private import Private
 
 _outstanding: list[Plan] = []  # started and not waited for
 UNROLLED = 128  # calls up to which a plan gets a function of its own; the loop's cost no longer shows beyond
 
 
-class Plan(partial):
+class Plan(AsPrequest, partial):
     """A collective that can be run again and again, as MPI 4's persistent ones.
 
     ``plan()`` is ``plan.start()`` and ``plan.wait()``. ``test()`` advances without blocking and says whether the plan
@@ -119,10 +120,23 @@ class Plan(partial):
         return f"<{self.collective} plan: {self.algorithm}, {self.size} ranks, {self.nbytes} bytes>"
 
 
-def make_plan(private: Private, place: Place, operation: Operation | None, tag: int, keep: Any, **facts: Any) -> Plan:
-    """Bind the steps of a place. ``keep`` is kept alive with the plan; ``facts`` become its attributes."""
+def make_plan(
+    private: Private,
+    place: Place,
+    operation: Operation | None,
+    tag: int,
+    keep: Any,
+    around: tuple[list, list] = ([], []),
+    **facts: Any,
+) -> Plan:
+    """Bind the steps of a place, with local calls before and after; ``facts`` become the plan's attributes.
+
+    ``keep`` is kept alive with it.
+    """
     binder = place.binder(private.comm, operation, tag)
     calls, tests = binder.bind(place.steps)
+    calls = [*around[0], *calls, *around[1]]
+    tests = {len(around[0]) + at: test for at, test in tests.items()}
     run, resume = place.runners(operation)
     itself: list[weakref.ref[Plan]] = []  # weakly: a plan that nobody holds frees its requests at once
     plan = Plan(run, _bound(calls, lambda: itself[0]()._together()))  # type: ignore[union-attr]

@@ -14,11 +14,14 @@ from weakref import WeakSet
 import numpy as np
 from mpi4py import MPI
 
-from . import tuning
+from . import select, tuning
 from .transport import TRANSPORTS, Decision, decide
 
 if TYPE_CHECKING:
+    from mpicoll.schedule import Algorithm
+
     from .plan import Plan
+    from .select import Call
     from .steps import Lowered
 
 ONE_SHOT_TAG = 0  # one-shot calls end before they return and come in one order: one tag does for all of them
@@ -87,6 +90,7 @@ class Private:
         self.nodes = nodes_of(self.comm)
         self.cache: dict[Any, Plan] = {}
         self.lowered: dict[Any, Lowered] = {}
+        self.chosen: dict[Any, tuple[Algorithm, str]] = {}
         self.plans: WeakSet[Plan] = WeakSet()
         self.live: set[int] = set()
         self.tag_limit = self.comm.Get_attr(MPI.TAG_UB) or 32767
@@ -106,6 +110,15 @@ class Private:
         self.cache[key] = plan
         if len(self.cache) > CACHED_PLANS:
             self.cache.pop(next(iter(self.cache))).free()
+
+    def select(self, name: str, call: Call) -> tuple[Algorithm, str]:
+        """As ``select.select``, which takes longer than all else in making a plan; the oldest choices go."""
+        key = name, call.collective, call.nbytes, call.commutes
+        if key not in self.chosen:
+            self.chosen[key] = select.select(name, call, self.config.tuning, self.config.segment_bytes)
+            if len(self.chosen) > CACHED_PLANS:
+                self.chosen.pop(next(iter(self.chosen)))
+        return self.chosen[key]
 
     def remember(self, key: Any, lowered: Lowered) -> None:
         """Keep the steps of a call for other buffers of the same kind; the oldest go."""

@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from functools import partial
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
-from mpicoll.schedule import REDUCING, Schedule, bounds
+from mpicoll.schedule import REDUCING, Algorithm, Schedule, bounds
 
-from .buffers import Flat, flat, match, same_or_apart
-from .ops import Operation, name_of, operation
+from .buffers import aside, flat, match, same_or_apart
+from .derived import Packing, Use
+from .memory import Flat
+from .ops import Operation, is_user, name_of, operation
 from .select import Call, select
 from .steps import RECVBUF, SENDBUF, WORK, Layout, Slice
-from .tuning import Tuning, default
+from .tuning import default
+
+Choose = Callable[[str, Call], tuple[Algorithm, str]]
+EQUAL: Sequence[Any] = ("equal",)  # counts: the same for all ranks, or the call is refused
+
+
+class _Keeping:
+    """As sendbuf of a reduce_scatter: in place, and what lies behind the result in recvbuf stays as it was."""
+
+    def __repr__(self) -> str:
+        return "MPI.IN_PLACE"
+
+
+KEEPING = _Keeping()
 
 
 @dataclass(frozen=True)
@@ -31,6 +47,8 @@ class Problem:
     operation: Operation | None
     edges: Sequence[int]
     layout: Layout
+    before: tuple[Packing, ...] = ()  # to be packed
+    after: tuple[Packing, ...] = ()  # to be unpacked
 
     @property
     def on_device(self) -> bool:
@@ -64,20 +82,28 @@ class Arguments:
     algorithm: str = "auto"
     counts: Sequence[int] | None = None
 
-    def facts(self) -> dict[str, str]:
-        """What must be the same on all ranks, for the digest; never raises."""
-        whole = self.sendbuf if self.collective in ("reduce", "reduce_scatter") else self.recvbuf
-        array = whole if hasattr(whole, "dtype") else self.recvbuf
-        flags = getattr(array, "flags", None)
+    @property
+    def use(self) -> Use:
+        """What becomes of a derived datatype."""
+        if self.collective not in REDUCING:
+            return Use.MOVED
+        return Use.WHOLE if is_user(self.op) else Use.REDUCED
+
+    def facts(self, task: Problem | None = None) -> dict[str, str]:
+        """What must be the same on all ranks, for the digest, once the problem is known; never raises."""
+        counts: Any = None if self.counts is EQUAL else self.counts
+        data = None if task is None else task.recv or task.send
+        if task is not None and data is not None and (counts is not None or data.counts is not None):
+            counts = [b - a for a, b in pairwise(task.edges[: task.schedule.chunks + 1])]
         return {
             "collective": self.collective,
-            "count": str(getattr(array, "size", None)),
-            "dtype": str(getattr(array, "dtype", None)),
-            "order": "C" if getattr(flags, "c_contiguous", True) else "F",
+            "count": str(task and task.edges[task.schedule.chunks]),
+            "dtype": str(task and task.dtype),
+            "order": str(data and data.order),
             "op": name_of(self.op),
             "root": _plain(self.root),
             "algorithm": repr(self.algorithm),
-            "counts": _plain(self.counts),
+            "counts": _plain(counts),
         }
 
 
@@ -88,9 +114,11 @@ def _plain(value: Any) -> str:
     return str(int(value)) if isinstance(value, (int, np.integer)) else repr(value)
 
 
-def problem(
-    args: Arguments, rank: int, nodes: tuple[int, ...], tuning: Tuning | None = None, segment_bytes: int | None = None
-) -> Problem:
+def _default(name: str, call: Call) -> tuple[Algorithm, str]:
+    return select(name, call, default())
+
+
+def problem(args: Arguments, rank: int, nodes: tuple[int, ...], choose: Choose = _default) -> Problem:
     """Check the arguments of one rank and select; ``nodes``: the node of each. TypeError, ValueError name the cure."""
     collective, size = args.collective, len(nodes)
     if not isinstance(args.root, (int, np.integer)) or not 0 <= args.root < size:
@@ -98,69 +126,100 @@ def problem(
     if not isinstance(args.algorithm, str):
         raise TypeError(f"algorithm is {args.algorithm!r}: pass its name, or 'auto'")
     root = int(args.root)
-    send, recv, total = _buffers(args, rank, size)
+    send, recv, whole = _buffers(args, rank, size)
     data = recv or send
     assert data is not None
-    op = operation(args.op, data.dtype, data.device is not None) if collective in REDUCING else None
+    op = operation(args.op, data.dtype, data.device is not None, data.datatype) if collective in REDUCING else None
     commutes = op is None or op.commutes
+    total = whole.count if whole.counts is None else sum(whole.counts)
     call = Call(collective, nodes, total * data.dtype.itemsize, commutes)
-    chosen, why = select(args.algorithm, call, tuning or default(), segment_bytes)
+    chosen, why = choose(args.algorithm, call)
     schedule = chosen.schedule(size, root, in_order=not commutes, nodes=nodes)
-    edges = _edges(args.counts, total, schedule.chunks, size)
+    edges = _edges(args, whole, schedule.chunks, size)
     for slot in range(schedule.slots):
         c = slot % schedule.chunks
         edges.append(edges[-1] + edges[c + 1] - edges[c])
-    layout = _layout(schedule, rank, edges, in_place=send is None)
-    return Problem(schedule, why, send, recv, data.dtype, op, edges, layout)
+    layout = _layout(schedule, rank, edges, in_place=send is None, displs=recv.displs if recv else None)
+    gives = send or (recv if collective == "allgather" or (collective, rank) == ("bcast", root) else None)
+    takes = None if (collective, rank) == ("bcast", root) else recv
+    before, after = ((end.packing,) if end and end.packing else () for end in (gives, takes))
+    return Problem(schedule, why, send, recv, data.dtype, op, edges, layout, before, after)
 
 
-def _buffers(args: Arguments, rank: int, size: int) -> tuple[Flat | None, Flat | None, int]:
-    """The two views (send None: in place) and the elements of the whole vector."""
+def _buffers(args: Arguments, rank: int, size: int) -> tuple[Flat | None, Flat | None, Flat]:
+    """The two views (send None: in place), and the one that has the whole vector."""
     collective = args.collective
+    look = partial(flat, use=args.use)
     if collective == "bcast":
-        buffer = flat(args.recvbuf, "buffer", writable=rank != args.root)
-        return None, buffer, buffer.count
+        buffer = look(args.recvbuf, "buffer", writable=rank != args.root)
+        return None, buffer, buffer
     if collective == "reduce" and rank != args.root:
         if args.sendbuf is MPI.IN_PLACE:
             raise ValueError("sendbuf is MPI.IN_PLACE: only the root of a reduce works in place")
-        send = flat(args.sendbuf, "sendbuf")
-        return send, None, send.count
-    recv = flat(args.recvbuf, "recvbuf", writable=True)
+        send = look(args.sendbuf, "sendbuf")
+        return send, None, send
+    ranks = size if collective == "allgather" and (args.counts is None or args.counts is EQUAL) else None
+    recv = look(args.recvbuf, "recvbuf", writable=True, ranks=ranks)
     if args.sendbuf is MPI.IN_PLACE:
-        return None, recv, recv.count
-    send = flat(args.sendbuf, "sendbuf")
+        return None, recv, recv
+    if args.sendbuf is KEEPING:
+        edges = _edges(args, recv, size, size)
+        return recv, aside(recv.part(0, edges[rank + 1] - edges[rank])), recv
+    send = look(args.sendbuf, "sendbuf")
     if collective == "allgather":
-        edges = _edges(args.counts, recv.count, size, size)
-        own = edges[rank + 1] - edges[rank]
         match(send, recv, recv.count)
-        if send.count != own:
-            raise ValueError(f"sendbuf holds {send.count} elements and rank {rank}'s share of recvbuf is {own}")
-        slot = Flat(recv.address + edges[rank] * recv.dtype.itemsize, own, recv.dtype, recv.order, recv.owner)
-        in_place = same_or_apart(send, slot) or same_or_apart(send, recv)
-        return None if in_place else send, recv, recv.count
+        return (None if _in_place(args, send, recv, rank, size) else send), recv, recv
     if collective == "reduce_scatter":
-        edges = _edges(args.counts, send.count, size, size)
+        edges = _edges(args, send, size, size)
         match(send, recv, edges[rank + 1] - edges[rank], f"rank {rank}'s share of sendbuf")
         same = same_or_apart(send, recv)
-        return None if same else send, recv, send.count
+        return None if same else send, recv, send
     match(send, recv, send.count)
-    return None if same_or_apart(send, recv) else send, recv, send.count
+    return None if same_or_apart(send, recv) else send, recv, send
 
 
-def _edges(counts: Sequence[int] | None, total: int, chunks: int, size: int) -> list[int]:
-    """Edges of the chunks: balanced, or as the caller counts them."""
+def _in_place(args: Arguments, send: Flat, recv: Flat, rank: int, size: int) -> bool:
+    """Whether an allgather's own chunk lies in recvbuf already. ValueError: another count, or overlap in part."""
+    edges = _edges(args, recv, size, size)
+    own = edges[rank + 1] - edges[rank]
+    if send.count != own:
+        raise ValueError(f"sendbuf holds {send.count} elements and rank {rank}'s share of recvbuf is {own}")
+    if recv.packing:
+        return same_or_apart(send, recv)
+    starts = recv.displs or edges[:-1]
+    if same_or_apart(send, recv.part(starts[rank], own)):
+        return True
+    if recv.displs is None:
+        return same_or_apart(send, recv)
+    for c, start in enumerate(starts):  # what lies in a gap is apart
+        if same_or_apart(send, recv.part(start, edges[c + 1] - edges[c])):
+            raise ValueError(f"sendbuf is rank {c}'s share of recvbuf: pass separate memory, or MPI.IN_PLACE")
+    return False
+
+
+def _edges(args: Arguments, whole: Flat, chunks: int, size: int) -> list[int]:
+    """Edges of the chunks: balanced, or as the caller counts them, in elements as he spells them."""
+    counts = None if args.counts is EQUAL else args.counts
+    if args.counts is EQUAL and (whole.count % size if whole.counts is None else len({*whole.counts}) > 1):
+        raise ValueError(f"{whole.count} elements cannot be cut in {size} equal chunks: give their count")
+    if counts is None and whole.counts is not None:
+        return [0, *accumulate(whole.counts)]
+    per = whole.per if args.collective in ("allgather", "reduce_scatter") else 1
+    total = whole.count // per
     if counts is None:
-        return bounds(total, chunks)
+        return [per * edge for edge in bounds(total, chunks)]
     known = list(counts) if isinstance(counts, Iterable) else []
     if len(known) != size or any(not isinstance(c, (int, np.integer)) or c < 0 for c in known):
         raise ValueError(f"counts is {counts!r}: give {size} numbers of elements, one a rank")
     if sum(known) != total:
         raise ValueError(f"counts add up to {sum(known)}, and the vector has {total} elements")
-    return [0, *accumulate(int(c) for c in known)]
+    return [0, *accumulate(per * int(c) for c in known)]
 
 
-def _layout(schedule: Schedule, rank: int, edges: Sequence[int], in_place: bool) -> Layout:
-    """Where this rank's chunks begin, are written and must end."""
+def _layout(
+    schedule: Schedule, rank: int, edges: Sequence[int], in_place: bool, displs: Sequence[int] | None = None
+) -> Layout:
+    """Where this rank's chunks begin, are written and must end; ``displs``: where they are in recvbuf, if not dense."""
     collective, outputs = schedule.collective, schedule.outputs(rank)
     inputs = schedule.inputs(rank)
     own = collective == "allgather" and not in_place  # its send buffer holds the own chunk alone
@@ -168,6 +227,8 @@ def _layout(schedule: Schedule, rank: int, edges: Sequence[int], in_place: bool)
     works = away or (collective == "reduce_scatter" and not in_place)
 
     def whole(memory: int, c: int) -> Slice:
+        if displs is not None and memory == RECVBUF:
+            return Slice(memory, displs[c], displs[c] + edges[c + 1] - edges[c])
         return Slice(memory, edges[c], edges[c + 1])
 
     def first(memory: int, c: int) -> Slice:

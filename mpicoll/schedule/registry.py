@@ -227,7 +227,6 @@ def algorithms(collective: str) -> dict[str, Algorithm]:
 
 def find(collective: str, name: str) -> Algorithm:
     """One algorithm. ValueError names what there is."""
-    known = algorithms(collective)
     name, at, segments = name.partition("@")
     if at:
         if collective not in SEGMENTED:
@@ -236,9 +235,11 @@ def find(collective: str, name: str) -> Algorithm:
             raise ValueError(f"{name}@{segments}: give a number of segments of at least 1")
         return find(collective, name).in_segments(int(segments))
     plain, colon, text = name.partition(":")
-    if plain not in known:
-        raise ValueError(f"{collective} has no algorithm {plain!r}; there are {', '.join(known)}")
-    return known[plain].having(text) if colon else known[plain]
+    _load()
+    found = _table.get((collective, plain))  # not by way of ``algorithms``, which sorts: this is asked for every plan
+    if found is None:
+        raise ValueError(f"{collective} has no algorithm {plain!r}; there are {', '.join(algorithms(collective))}")
+    return found.having(text) if colon else found
 
 
 def callable_package(name: str, function: Callable[..., object]) -> None:
