@@ -56,6 +56,8 @@ def _fit_and_recommend(commands: argparse._SubParsersAction) -> None:
         command = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
         command.add_argument("runs", nargs="+", metavar="RUNS", help="files, or directories of them")
         command.add_argument("--size", type=_positive, metavar="P", help="ranks, where the files do not say")
+        if name == "fit":
+            command.add_argument("--json", action="store_true", help="parameters and notes as one JSON document")
         if name == "recommend":
             command.add_argument("--score", nargs="+", metavar="RUNS", help="other launches, to score the advice by")
             command.add_argument("--to", metavar="FILE", help="write the tuning file, a new one")

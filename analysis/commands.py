@@ -1,4 +1,4 @@
-"""``fit`` and ``recommend``: from the table of samples to parameters and to a tuning file."""
+"""``fit`` and ``recommend``: from run files to parameters and to a tuning file."""
 
 from __future__ import annotations
 
@@ -6,73 +6,75 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from mpicoll.schedule import Nodes, find
-
-from .fit import Fit, bootstrap, fit
-from .load import load
-from .model import COLUMNS, Case
+from .fit import Fit, fit_table, ours
+from .load import load, load_all
 from .recommend import recommend, tuning
 from .samples import Asked, RefusedError
 
-DRAWS = 200
-UNITS = ("s a message", "s a byte", "s a byte reduced", "s a round", "s a message", "s a byte")
 
+def fitted(options: argparse.Namespace) -> Fit:
+    """The fit of the runs that were named."""
+    from .progress import bar
 
-def ours(runs: Sequence[str], size: int | None) -> pd.DataFrame:
-    """The rows of our own plans. RefusedError: there are none, or how many ranks they had is not known."""
-    table = load(runs, Asked(size))
-    rows = table[(table["library"] == "mpicoll") & (table["call"].fillna("plan") == "plan")]
-    if rows.empty:
-        raise RefusedError(runs[0], None, "no row of a plan of ours: other libraries' runs cannot be fitted yet")
-    if rows["size"].isna().any():
-        raise RefusedError(runs[0], None, "how many ranks is not in the file: give --size P")
-    return rows.assign(nodes=rows["nodes"].fillna(1))
-
-
-def cases(rows: pd.DataFrame) -> tuple[list[Case], np.ndarray, np.ndarray, list[object]]:
-    """Cells, seconds, relative standard errors, and the groups that a bootstrap draws."""
-    found: list[Case] = []
-    groups: list[object] = []
-    for row in rows.itertuples():
-        find(row.collective, row.algorithm)
-        found.append(Case(row.collective, row.algorithm, int(row.size), float(row.nbytes), _nodes(row.size, row.nodes)))
-        groups.append((row.algorithm, int(row.size), int(row.launch)))
-    times = rows["time_us"].to_numpy(float) * 1e-6
-    width = (rows["high_us"] - rows["low_us"]).to_numpy(float) * 1e-6
-    errors = np.where(np.isfinite(width), width / (2 * 1.96) / times, 0.0)
-    return found, times, errors, groups
+    table, calibrations = load_all(options.runs, Asked(options.size))
+    with bar() as progress:
+        return fit_table(table, calibrations, progress=progress)
 
 
 def run_fit(options: argparse.Namespace) -> int:
     """Print the parameters, their intervals, what the cells cannot tell, and how far the model is off."""
-    found, times, errors, groups = cases(ours(options.runs, options.size))
-    fitted = fit(found, times, errors)
-    low, high = bootstrap(found, times, groups, DRAWS)
-    print(f"{len(times)} cells of {len(set(groups))} groups (algorithm, ranks, launch); 95 % intervals by bootstrap")
-    for i, name in enumerate(COLUMNS if fitted.levels else COLUMNS[:4]):
-        print(f"{name:<12} {fitted.theta[i]:>10.3e}  {low[i]:>10.3e} to {high[i]:<10.3e} {UNITS[i]}")
-    for text in fitted.said:
-        print(f"note: {text}")
-    _residuals(fitted, found)
+    found = fitted(options)
+    print(json.dumps(document(found), indent=1) if options.json else "\n".join(told(found)))
     return 0
+
+
+def document(found: Fit) -> dict[str, Any]:
+    """The fit as plain data, for a program that reads it."""
+    model = found.model
+    breaks = {} if model is None else {name: value for name, value in model.breaks._asdict().items() if value < 1e300}
+    return {
+        "fit": 1,
+        "parameters": {
+            p.name: {"value": p.value, "low": p.low, "high": p.high, "unit": p.unit, "determined": p.determined}
+            for p in found.parameters
+        },
+        "breaks": breaks,
+        "levels": bool(model and model.levels),
+        "notes": list(found.notes),
+    }
+
+
+def told(found: Fit) -> list[str]:
+    """The fit for a person."""
+    cells = found.cells
+    lines = [f"{len(cells)} cells, {int(cells['launches'].max())} launches; 95 % intervals by bootstrap"]
+    for p in found.parameters:
+        lines.append(f"{p.name:<16} {p.value:>10.3e}  {p.low:>10.3e} to {p.high:<10.3e} {p.unit}")
+    lines += [f"note: {text}" for text in found.notes]
+    off = cells["residual"].abs()
+    lines.append(
+        f"off by {off.median():.1%} in the median, {off.quantile(0.9):.1%} at the 90th percentile; by algorithm:"
+    )
+    for name, residual in cells.groupby("algorithm")["residual"]:
+        lines.append(f"  {name:<28} {residual.median():+.1%} (absolute {residual.abs().median():.1%})")
+    return lines
 
 
 def run_recommend(options: argparse.Namespace) -> int:
     """Print the advice and its regret; with --to write the tuning file."""
-    rows = ours(options.runs, options.size)
-    scored = ours(options.score, options.size) if options.score else None
+    rows = _known(load(options.runs, Asked(options.size)), options.runs)
+    scored = _known(load(options.score, Asked(options.size)), options.score) if options.score else None
     advice = recommend(rows, scored)
     for row in advice.measured:
         steps = ", ".join(f"from {nbytes} {name}" for nbytes, name in row["algorithms"])
         print(f"{row['collective']}, {row['size']} ranks, {row['ranks_per_node']} a node: {steps}")
     print(advice.summary + ("" if options.score else " (scored by the same runs: give --score for others)"))
     if options.to:
-        found, times, errors, _ = cases(rows)
-        network = fit(found, times, errors).network
+        network = fitted(options).network
         try:
             with open(options.to, "x", encoding="utf-8") as file:
                 json.dump(tuning(advice, network, ", ".join(options.runs)), file, indent=1)
@@ -82,20 +84,8 @@ def run_recommend(options: argparse.Namespace) -> int:
     return 0
 
 
-def _residuals(fitted: Fit, found: Sequence[Case]) -> None:
-    table = pd.DataFrame({"algorithm": [case.algorithm for case in found], "residual": fitted.residuals})
-    off = table["residual"].abs()
-    print(f"off by {off.median():.1%} in the median, {off.quantile(0.9):.1%} at the 90th percentile; by algorithm:")
-    by_name = table.groupby("algorithm")["residual"]
-    for name, median, absolute in zip(
-        by_name.median().index, by_name.median(), off.groupby(table["algorithm"]).median()
-    ):
-        print(f"  {name:<28} {median:+.1%} (absolute {absolute:.1%})")
-
-
-def _nodes(size: int, nodes: int) -> Nodes | None:
-    """Ranks in blocks, as launchers place them; one level where nodes hold one rank or all."""
-    size, nodes = int(size), int(nodes)
-    if not 1 < nodes < size:
-        return None
-    return tuple(rank * nodes // size for rank in range(size))
+def _known(table: pd.DataFrame, runs: Sequence[str]) -> pd.DataFrame:
+    rows = ours(table)
+    if rows.empty:
+        raise RefusedError(runs[0], None, "no row of a plan of ours")
+    return rows.assign(nodes=rows["nodes"].fillna(1))

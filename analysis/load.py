@@ -64,6 +64,12 @@ def load(runs: Iterable[str], asked: Asked = Asked()) -> pd.DataFrame:  # noqa: 
     return table([load_file(name, asked) for name in files(runs)])
 
 
+def load_all(runs: Iterable[str], asked: Asked = Asked()) -> tuple[pd.DataFrame, pd.DataFrame]:  # noqa: B008
+    """The table of all files, and that of their calibrations (collective "calibration", "exchange inside")."""
+    found = [load_file(name, asked) for name in files(runs)]
+    return table(found), table(found, "calibrations")
+
+
 def _reader(source: Source) -> Reader:
     """By what the file holds, never by its name."""
     text = source.text.lstrip()
