@@ -10,7 +10,9 @@ from typing import Any
 
 import pandas as pd
 
-from .fit import Fit, fit_table, ours
+from .cells import octave
+from .fit import FITTED, Fit, fit_table, ours
+from .held import WAYS, figures
 from .load import load, load_all
 from .recommend import recommend, tuning
 from .samples import Asked, RefusedError
@@ -51,17 +53,39 @@ def document(found: Fit) -> dict[str, Any]:
 def told(found: Fit) -> list[str]:
     """The fit for a person."""
     cells = found.cells
-    lines = [f"{len(cells)} cells, {int(cells['launches'].max())} launches; 95 % intervals by bootstrap"]
+    launches = int(cells["launches"].max())
+    lines = [f"{len(cells)} cells, {launches} launch{'es' if launches > 1 else ''}; 95 % intervals by bootstrap"]
     for p in found.parameters:
         lines.append(f"{p.name:<16} {p.value:>10.3e}  {p.low:>10.3e} to {p.high:<10.3e} {p.unit}")
     lines += [f"note: {text}" for text in found.notes]
-    off = cells["residual"].abs()
-    lines.append(
-        f"off by {off.median():.1%} in the median, {off.quantile(0.9):.1%} at the 90th percentile; by algorithm:"
-    )
-    for name, residual in cells.groupby("algorithm")["residual"]:
-        lines.append(f"  {name:<28} {residual.median():+.1%} (absolute {residual.abs().median():.1%})")
+    lines += _residuals(cells[cells["collective"] != "calibration"])
+    for how, errors in found.held_out.groupby("how")["error"] if len(found.held_out) else ():
+        lines.append(f"held out, {WAYS[how]}: {_off(errors)}")
+    if len(found.held_out):
+        lines.append(f"held out, all: {_off(found.held_out['error'])}")
+    for kind, rows in found.compared.groupby("algorithm") if len(found.compared) else ():
+        ratio = rows["seconds"] / rows["predicted"]
+        enters = "in the fit" if kind.partition(" ")[0] in FITTED else "compared"
+        lines.append(f"calibration, {kind} ({enters}): {ratio.min():.2f} to {ratio.max():.2f} times the model")
     return lines
+
+
+def _residuals(cells: pd.DataFrame) -> list[str]:
+    lines = [f"residuals, measured / model - 1: {_off(cells['residual'])}"]
+    for title, by in (
+        ("algorithm", cells["algorithm"]),
+        ("ranks", cells["size"]),
+        ("octave", pd.Series(2 ** octave(cells["nbytes"]), index=cells.index)),
+    ):
+        lines.append(f"by {title}, median (without signs):")
+        for name, residual in cells["residual"].groupby(by):
+            lines.append(f"  {name!s:<28} {residual.median():+.1%} ({residual.abs().median():.1%})")
+    return lines
+
+
+def _off(errors: pd.Series) -> str:
+    median, high = figures(errors)
+    return f"{median:.1%} in the median, {high:.1%} at the 90th percentile"
 
 
 def run_recommend(options: argparse.Namespace) -> int:

@@ -11,6 +11,7 @@ import pandas as pd
 from mpicoll.schedule import Network, find
 
 from .cells import Cells, gather
+from .held import held_out
 from .joint import Progress, Solution, bootstrap, fit_cells
 from .model import COLUMNS, Model, unit
 from .told import together, untold
@@ -39,6 +40,7 @@ class Fit:
     residual = seconds / predicted - 1), calibrations among them. ``draws``: the parameters of each bootstrap draw.
     ``held_out``: a row a cell and way (``how``: algorithm, size, octaves) with its ``error``. ``notes``: what these
     cells cannot tell. ``forms``: the fits of libraries' runs, by collective and "library:algorithm".
+    ``compared``: calibrations beside the model.
     """
 
     model: Model | None
@@ -48,6 +50,7 @@ class Fit:
     held_out: pd.DataFrame = field(default_factory=pd.DataFrame)
     notes: tuple[str, ...] = ()
     forms: dict[tuple[str, str], object] = field(default_factory=dict)
+    compared: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def network(self) -> Network:
@@ -63,28 +66,82 @@ def fit_table(
     *,
     draws: int = DRAWS,
     seed: int = 1,
+    holding: bool = True,
     progress: Progress | None = None,
 ) -> Fit:
-    """Fit all rows of our plans, with the calibrations of the same runs.
+    """Fit all rows of our plans, with the calibrations of the same runs; ``holding``: held-out errors too.
 
     ValueError: no row, or nothing that can be fitted.
     """
-    notes: list[str] = []
     rows = ours(table)
     if rows.empty:
         raise ValueError("no row of a plan of ours")
-    for name in rows["algorithm"].unique():
-        for collective in rows.loc[rows["algorithm"] == name, "collective"].unique():
-            find(collective, name)
-    if calibrations is not None and len(calibrations):
-        rows = pd.concat([rows, calibrations[calibrations["algorithm"].str.partition(" ")[0].isin(FITTED)]])
-    cells = gather(rows)
+    for collective, name in sorted(set(zip(rows["collective"], rows["algorithm"]))):
+        find(collective, name)
+    notes: list[str] = []
+    rows, machine = _of_one_kind(rows, calibrations, notes)
+    cells = gather(pd.concat([rows, machine]) if len(machine) else rows)
     solution = fit_cells(cells.series, cells.seconds, cells.errors)
     drawn = bootstrap(solution, cells, draws, seed, progress)
     frame = cells.frame.assign(predicted=solution.rows @ solution.model.theta)
     frame["residual"] = frame["seconds"] / frame["predicted"] - 1
     parameters, said = _parameters(solution, cells, drawn)
-    return Fit(solution.model, parameters, drawn, frame, notes=(*notes, *said))
+    held = held_out(cells, progress) if holding else pd.DataFrame()
+    model = solution.model
+    notes += _breaks(model) + said + _alone(cells)
+    return Fit(model, parameters, drawn, frame, held, tuple(notes), compared=_compared(model, calibrations))
+
+
+def _of_one_kind(
+    rows: pd.DataFrame, calibrations: pd.DataFrame | None, notes: list[str]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Rows that one model can hold, and the calibrations that enter: never ranks that share cores and others."""
+    machine = pd.DataFrame() if calibrations is None else calibrations
+    crowded = rows["crowded"].fillna(False).astype(bool) if "crowded" in rows else pd.Series(False, index=rows.index)
+    if crowded.any() and not crowded.all():
+        notes.append(f"{int(crowded.sum())} rows of more ranks than cores are left out: that is another regime")
+        rows = rows[~crowded]
+    elif crowded.any():
+        notes.append("more ranks than cores: the parameters are the scheduler's as much as the network's")
+    if len(machine):
+        if crowded.any() and not crowded.all():
+            machine = machine[~machine["crowded"].fillna(False).astype(bool)]
+        machine = machine[machine["algorithm"].str.partition(" ")[0].isin(FITTED)]
+    for name in ("dtype", "op"):
+        if name in rows and rows[name].nunique() > 1:
+            notes.append(f"{name}s {', '.join(map(str, sorted(rows[name].dropna().unique())))} share one gamma")
+    if rows["nodes"].isna().any() and rows["nodes"].notna().any():
+        notes.append("the nodes of some runs are not known: one level for all")
+    return rows, machine
+
+
+def _breaks(model: Model) -> list[str]:
+    """What the breaks mean."""
+    said = []
+    if np.isfinite(model.breaks.switch):
+        said.append(
+            f"messages of more than {model.breaks.switch:.0f} bytes have an alpha and a beta of their own (long_)"
+        )
+    if np.isfinite(model.breaks.cache):
+        said.append(f"bytes past a vector of {model.breaks.cache:.0f} take longer (beyond): a cache ends there")
+    return said
+
+
+def _alone(cells: Cells) -> list[str]:
+    timed = cells.frame[cells.frame["collective"] != "calibration"]
+    if timed["algorithm"].nunique() > 1 or timed["size"].nunique() > 1:
+        return []
+    name = timed["algorithm"].iloc[0]
+    return [f"one algorithm only ({name}) on one number of ranks: what is not its own cannot be told"]
+
+
+def _compared(model: Model, calibrations: pd.DataFrame | None) -> pd.DataFrame:
+    """Calibrations of all kinds beside the model: a row a kind and size, with ``seconds`` and ``predicted``."""
+    if calibrations is None or calibrations.empty:
+        return pd.DataFrame()
+    cells = gather(calibrations)
+    frame = cells.frame.assign(predicted=model.matrix(cells.series) @ model.theta)
+    return frame[["algorithm", "nbytes", "seconds", "predicted"]]
 
 
 def ours(table: pd.DataFrame) -> pd.DataFrame:

@@ -116,7 +116,7 @@ def _calibration(series: Series, found: np.ndarray, nbytes: np.ndarray, past: np
         raise ValueError(f"calibration {kind!r}: there are {', '.join(CALIBRATIONS)}")
     if kind in ("reduce", "copy"):
         found[:, LOCAL] = 1
-        found[:, GAMMA] = nbytes * (kind == "reduce")
+        found[:, GAMMA] = nbytes  # a copy is compared with a reduction
     else:
         # A ping-pong's time is half of what there and back take, with the start of a call but once.
         found[:, PER_CALL] = 0.5 if kind == "pingpong" else 1.0

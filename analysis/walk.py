@@ -145,12 +145,8 @@ class Under(NamedTuple):
     excess: np.ndarray
 
 
-class _Ends(NamedTuple):
-    """Clocks at the end of a round; ``ports``: (way, level) -> until when each rank's is taken."""
-
-    clock: np.ndarray
-    made: np.ndarray
-    ports: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]]
+# Clocks are arrays (ranks, sizes, 1 + COUNTS): the seconds, and what they are made of.
+Ports = dict[tuple[int, int], np.ndarray]  # (way, level) -> until when each rank's is taken
 
 
 def counts(looked: Looked, nbytes: np.ndarray, costs: Costs, excess: np.ndarray | None = None) -> np.ndarray:
@@ -161,12 +157,11 @@ def counts(looked: Looked, nbytes: np.ndarray, costs: Costs, excess: np.ndarray 
     sizes = len(each)
     none = np.zeros(sizes) if excess is None else excess
     under = Under(costs, np.array(costs.alpha), np.array(costs.beta), none)
-    clock = np.zeros((looked.ranks, sizes))
-    made = np.zeros((looked.ranks, sizes, COUNTS))
+    clock = np.zeros((looked.ranks, sizes, 1 + COUNTS))
     for step in looked.steps:
-        _round(step, clock, made, each, under)
-    last = clock.argmax(axis=0)
-    return made[last, np.arange(sizes)]
+        _round(step, clock, each, under)
+    last = clock[:, :, 0].argmax(axis=0)
+    return clock[last, np.arange(sizes), 1:]
 
 
 def _sum(looked: Looked, each: np.ndarray, switch: float) -> np.ndarray:
@@ -183,48 +178,48 @@ def _sum(looked: Looked, each: np.ndarray, switch: float) -> np.ndarray:
     return found
 
 
-def _round(step: Step, clock: np.ndarray, made: np.ndarray, each: np.ndarray, under: Under) -> None:
+def _round(step: Step, clock: np.ndarray, each: np.ndarray, under: Under) -> None:
     """Advance the clocks of a round's ranks, in place."""
-    now, of = clock[step.ranks], made[step.ranks]
+    now = clock[step.ranks]
     if step.batches:
-        ends = _Ends(now.copy(), of.copy(), {})
+        ends = now.copy()
+        ports: Ports | None = {} if len(step.batches) > 1 else None  # nobody waits for a port at the first message
         for batch in step.batches:
-            _send(batch, now, of, ends, each, under)
-        now, of = ends.clock, ends.made
+            _send(batch, now, ends, ports, each, under)
+        now = ends
     reduced = step.reduced[:, None] * each
-    now += reduced * (under.costs.gamma + under.excess) + under.costs.per_round * step.spoke[:, None]
-    of[:, :, REDUCED] += reduced
-    of[:, :, ROUNDS] += step.spoke[:, None]
-    clock[step.ranks], made[step.ranks] = now, of
+    now[:, :, 0] += reduced * (under.costs.gamma + under.excess) + under.costs.per_round * step.spoke[:, None]
+    now[:, :, 1 + REDUCED] += reduced
+    now[:, :, 1 + ROUNDS] += step.spoke[:, None]
+    clock[step.ranks] = now
 
 
-def _send(batch: Batch, clock: np.ndarray, made: np.ndarray, ends: _Ends, each: np.ndarray, under: Under) -> None:
+def _send(batch: Batch, now: np.ndarray, ends: np.ndarray, ports: Ports | None, each: np.ndarray, under: Under) -> None:
     """Send a batch: each message when both ends are there and, level by level, done with those before it."""
     source, peer, inside = batch.source, batch.peer, batch.inside
-    begin, of = _later(clock[source], made[source], clock[peer], made[peer])
+    clock = _later(now[source], now[peer])
+    levels = np.unique(inside).tolist()
     for way, rank in ((0, source), (1, peer)):
-        for level in (0, 1):
-            if busy := ends.ports.get((way, level)):
-                until = np.where((inside == level)[:, None], busy[0][rank], -np.inf)
-                begin, of = _later(begin, of, until, busy[1][rank])
+        for level in levels:
+            if ports and (way, level) in ports:
+                busy = ports[way, level][rank]
+                busy[inside != level, :, 0] = -np.inf
+                clock = _later(clock, busy)
     nbytes = batch.chunks[:, None] * each
     kind = 2 * inside[:, None] + (nbytes > under.costs.switch)
-    until = begin + under.alpha[kind] + nbytes * (under.beta[kind] + under.excess)
-    of = of.copy()
-    for column, more in ((2 * kind, 1.0), (2 * kind + 1, nbytes)):
-        at = column[..., None]
-        np.put_along_axis(of, at, np.take_along_axis(of, at, 2) + np.asarray(more)[..., None], 2)
+    clock[:, :, 0] += under.alpha[kind] + nbytes * (under.beta[kind] + under.excess)
+    message, size = np.arange(len(source))[:, None], np.arange(len(each))
+    clock[message, size, 1 + 2 * kind] += 1
+    clock[message, size, 2 + 2 * kind] += nbytes
     for way, rank in ((0, source), (1, peer)):
-        ends.clock[rank], ends.made[rank] = _later(ends.clock[rank], ends.made[rank], until, of)
-        for level in (0, 1):
-            mine = inside == level
-            if mine.any():
-                new = np.full(clock.shape, -np.inf), np.zeros(made.shape)
-                busy = ends.ports.setdefault((way, level), new)
-                busy[0][rank[mine]], busy[1][rank[mine]] = until[mine], of[mine]
+        ends[rank] = _later(ends[rank], clock)
+        for level in levels if ports is not None else ():
+            assert ports is not None
+            if (way, level) not in ports:
+                ports[way, level] = np.full(now.shape, -np.inf)
+            ports[way, level][rank[inside == level]] = clock[inside == level]
 
 
-def _later(a: np.ndarray, of_a: np.ndarray, b: np.ndarray, of_b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The later of two clocks, and what it is made of."""
-    late = b > a
-    return np.where(late, b, a), np.where(late[..., None], of_b, of_a)
+def _later(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The later of two clocks, and what it is made of: a new array."""
+    return np.where((b[:, :, 0] > a[:, :, 0])[:, :, None], b, a)

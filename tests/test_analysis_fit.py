@@ -130,8 +130,8 @@ def test_what_cannot_be_told_is_said():
     assert any(text.startswith("alpha: not determined by these sizes") for text in large.notes)
     assert not {p.name: p.determined for p in large.parameters}["alpha"]
     one = fitted(TRUE, ["ring"], (4,))
-    assert names_of(one.notes) == ["gamma", "per_call", "per_round"]
-    assert "cannot be told from beta, which stands for it" in one.notes[0]
+    assert names_of(one.notes) == ["per_call", "gamma", "per_round"]
+    assert "cannot be told from beta, which stands for it" in one.notes[1]
     # What stands for all takes all: the sums are right.
     found = values(one)
     assert found["alpha"] == pytest.approx(TRUE["alpha"] + TRUE["per_round"])
