@@ -10,12 +10,15 @@ from typing import Any
 
 import pandas as pd
 
-from .cells import octave
+from .cells import blocks, octave
 from .fit import FITTED, Fit, fit_table, ours
+from .forms import FormFit
 from .held import WAYS, figures
 from .load import load, load_all
+from .predict import predict
 from .recommend import recommend, tuning
 from .samples import Asked, RefusedError
+from .verdict import judge
 
 
 def fitted(options: argparse.Namespace) -> Fit:
@@ -24,7 +27,20 @@ def fitted(options: argparse.Namespace) -> Fit:
 
     table, calibrations = load_all(options.runs, Asked(options.size))
     with bar() as progress:
-        return fit_table(table, calibrations, progress=progress)
+        return fit_table(on_nodes(table, options.per_node), calibrations, progress=progress)
+
+
+def on_nodes(table: pd.DataFrame, per_node: int | None) -> pd.DataFrame:
+    """The number of nodes where the files do not say and the person does."""
+    if per_node is None:
+        return table
+    nodes = -(-table["size"] // per_node)
+    if (clash := table["nodes"].notna() & (table["nodes"] != nodes)).any():
+        row = table[clash].iloc[0]
+        raise RefusedError(
+            row["file"], int(row["line"]), f"--per-node {per_node}, but the file says {row['nodes']} nodes"
+        )
+    return table.assign(nodes=nodes)
 
 
 def run_fit(options: argparse.Namespace) -> int:
@@ -47,11 +63,46 @@ def document(found: Fit) -> dict[str, Any]:
         "breaks": breaks,
         "levels": bool(model and model.levels),
         "notes": list(found.notes),
+        "forms": [
+            {
+                "collective": collective,
+                "algorithm": name,
+                "pieces": [
+                    {"first": piece.first, "last": piece.last, "form": piece.form, "seconds": piece.theta.tolist()}
+                    for piece in form.pieces
+                ],
+                "notes": list(form.notes),
+            }
+            for (collective, name), form in found.forms.items()
+        ],
     }
 
 
 def told(found: Fit) -> list[str]:
     """The fit for a person."""
+    return (_ours(found) if found.model else []) + [
+        line for name, form in found.forms.items() for line in _form(name, form)
+    ]
+
+
+def _form(name: tuple[str, str], form: FormFit) -> list[str]:
+    """What a library's algorithm looks like."""
+    frame = form.frame
+    ranks = ", ".join(map(str, sorted(frame["size"].unique())))
+    lines = [f"{name[1]}, {name[0]}, {ranks} ranks: {_off(frame['residual'])}"]
+    for piece in form.pieces:
+        constant, alpha, beta = piece.theta
+        terms = f"{constant:.3e} s + A {alpha:.3e} s + B n {beta:.3e} s"
+        known = f"{piece.form}: {terms}" if len(frame["size"].unique()) > 1 else f"any form: {terms}"
+        lines.append(f"  {piece.first:.0f} to {piece.last:.0f} bytes, {known}")
+    if len(form.whole) > 1:
+        best = sorted(form.whole, key=lambda one: form.whole[one])
+        whole = ", ".join(f"{one} {form.whole[one]:.0%}" for one in best)
+        lines.append(f"  one form for all sizes would be off by: {whole}")
+    return lines + [f"  note: {text}" for text in form.notes]
+
+
+def _ours(found: Fit) -> list[str]:
     cells = found.cells
     launches = int(cells["launches"].max())
     lines = [f"{len(cells)} cells, {launches} launch{'es' if launches > 1 else ''}; 95 % intervals by bootstrap"]
@@ -88,10 +139,55 @@ def _off(errors: pd.Series) -> str:
     return f"{median:.1%} in the median, {high:.1%} at the 90th percentile"
 
 
+def run_predict(options: argparse.Namespace) -> int:
+    """Print a row an algorithm and size."""
+    found = fitted(options)
+    where = blocks(options.ranks, options.nodes) if options.nodes else options.ranks
+    seen = found.cells[found.cells["collective"] == options.collective] if len(found.cells) else found.cells
+    names = options.algorithms.split(",") if options.algorithms else []
+    names = names or [*dict.fromkeys(seen["algorithm"] if len(seen) else ())]
+    names = names or [name for collective, name in found.forms if collective == options.collective]
+    if not names:
+        raise ValueError(f"no {options.collective} in these runs: name --algorithms")
+    rows = []
+    for name in names:
+        made = predict(found, options.collective, name, where, options.bytes)
+        for nbytes, seconds, low, high, far in zip(options.bytes, *made):
+            rows.append({"algorithm": name, "nbytes": nbytes, "seconds": float(seconds), "low": float(low)})
+            rows[-1] |= {"high": float(high), "extrapolated": bool(far)}
+    if options.json:
+        print(json.dumps({"prediction": 1, "collective": options.collective, "ranks": options.ranks, "rows": rows}))
+        return 0
+    print(f"# {options.collective}, {options.ranks} ranks, microseconds, 95 % of single cells between low and high")
+    print(f"{'algorithm':<28} {'bytes':>12} {'time':>12} {'low':>12} {'high':>12}")
+    for row in rows:
+        figures_ = " ".join(f"{1e6 * row[name]:>12.5g}" for name in ("seconds", "low", "high"))
+        print(f"{row['algorithm']:<28} {row['nbytes']:>12} {figures_}{' extrapolated' * row['extrapolated']}")
+    return 0
+
+
+def run_verdict(options: argparse.Namespace) -> int:
+    """Print what is slow and what is fast, and the verdict; its exit status."""
+    found = judge(fitted(options), on_nodes(load(options.new, Asked(options.size)), options.per_node))
+    cells, words = found.cells, found.cells["verdict"].value_counts()
+    for cell in cells.itertuples():
+        if options.all or cell.verdict in ("slow", "fast"):
+            figures_ = f"{1e6 * cell.seconds:>11.5g} us, {1e6 * cell.predicted:>11.5g} expected"
+            name = f"{cell.collective} {cell.algorithm}, {cell.size} ranks"
+            print(f"{cell.verdict:<7} {name:<48} {cell.nbytes:>11} bytes {figures_}, {cell.ratio:.2f}x")
+    known = cells[cells["verdict"] != "unknown"]
+    if len(known):
+        off = (known["ratio"] - 1).abs()
+        print(f"off the model by {off.median():.1%} in the median, {off.quantile(0.9):.1%} at the 90th percentile")
+    counted = ", ".join(f"{count} {word}" for word, count in words.items())
+    print(f"{found.word}: of {len(cells)} cells {counted or 'none'}")
+    return found.status
+
+
 def run_recommend(options: argparse.Namespace) -> int:
     """Print the advice and its regret; with --to write the tuning file."""
-    rows = _known(load(options.runs, Asked(options.size)), options.runs)
-    scored = _known(load(options.score, Asked(options.size)), options.score) if options.score else None
+    rows = _known(options, options.runs)
+    scored = _known(options, options.score) if options.score else None
     advice = recommend(rows, scored)
     for row in advice.measured:
         steps = ", ".join(f"from {nbytes} {name}" for nbytes, name in row["algorithms"])
@@ -108,8 +204,8 @@ def run_recommend(options: argparse.Namespace) -> int:
     return 0
 
 
-def _known(table: pd.DataFrame, runs: Sequence[str]) -> pd.DataFrame:
-    rows = ours(table)
+def _known(options: argparse.Namespace, runs: Sequence[str]) -> pd.DataFrame:
+    rows = ours(on_nodes(load(runs, Asked(options.size)), options.per_node))
     if rows.empty:
         raise RefusedError(runs[0], None, "no row of a plan of ours")
     return rows.assign(nodes=rows["nodes"].fillna(1))

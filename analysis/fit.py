@@ -11,6 +11,7 @@ import pandas as pd
 from mpicoll.schedule import Network, find
 
 from .cells import Cells, gather
+from .forms import FormFit, fit_form, foreign
 from .held import held_out
 from .joint import Progress, Solution, bootstrap, fit_cells
 from .model import COLUMNS, Model, unit
@@ -49,7 +50,7 @@ class Fit:
     cells: pd.DataFrame = field(default_factory=pd.DataFrame)
     held_out: pd.DataFrame = field(default_factory=pd.DataFrame)
     notes: tuple[str, ...] = ()
-    forms: dict[tuple[str, str], object] = field(default_factory=dict)
+    forms: dict[tuple[str, str], FormFit] = field(default_factory=dict)
     compared: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
@@ -71,11 +72,15 @@ def fit_table(
 ) -> Fit:
     """Fit all rows of our plans, with the calibrations of the same runs; ``holding``: held-out errors too.
 
+    What the libraries ran is fitted beside them, each algorithm to the textbook's forms.
     ValueError: no row, or nothing that can be fitted.
     """
     rows = ours(table)
+    forms = {name: fit_form(gather(some), draws, seed) for name, some in foreign(with_size(table))}
+    if rows.empty and forms:
+        return Fit(None, forms=forms)
     if rows.empty:
-        raise ValueError("no row of a plan of ours")
+        raise ValueError("no row of a plan of ours, and none of a library's calls")
     for collective, name in sorted(set(zip(rows["collective"], rows["algorithm"]))):
         find(collective, name)
     notes: list[str] = []
@@ -89,7 +94,8 @@ def fit_table(
     held = held_out(cells, progress) if holding else pd.DataFrame()
     model = solution.model
     notes += _breaks(model) + said + _alone(cells)
-    return Fit(model, parameters, drawn, frame, held, tuple(notes), compared=_compared(model, calibrations))
+    compared = _compared(model, calibrations)
+    return Fit(model, parameters, drawn, frame, held, tuple(notes), forms, compared)
 
 
 def _of_one_kind(
@@ -146,9 +152,14 @@ def _compared(model: Model, calibrations: pd.DataFrame | None) -> pd.DataFrame:
 
 def ours(table: pd.DataFrame) -> pd.DataFrame:
     """The rows of our own plans. ValueError: how many ranks they had is not known."""
-    rows = table[(table["library"] == "mpicoll") & (table["call"].fillna("plan") == "plan")]
+    return with_size(table[(table["library"] == "mpicoll") & (table["call"].fillna("plan") == "plan")])
+
+
+def with_size(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows. ValueError: how many ranks there were is not known of all."""
     if rows["size"].isna().any():
-        raise ValueError(f"{rows['file'].iloc[0]}: how many ranks is not in the file: give --size P")
+        file = rows.loc[rows["size"].isna(), "file"].iloc[0]
+        raise ValueError(f"{file}: how many ranks is not in the file: give --size P, or name it {file}@P")
     return rows
 
 
