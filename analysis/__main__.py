@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,6 +16,13 @@ def _positive(text: str) -> int:
     value = int(text) if text.isdecimal() else 0
     if value < 2:
         raise argparse.ArgumentTypeError(f"{text}: give the number of ranks, 2 or more")
+    return value
+
+
+def _count(text: str) -> int:
+    value = int(text) if text.isdecimal() else 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text}: give 1 or more")
     return value
 
 
@@ -44,21 +51,66 @@ def parser() -> argparse.ArgumentParser:
     load.add_argument("--dtype", choices=sorted({ours for ours, _ in DTYPES.values()}), metavar="NAME",
                       help="of CSV with counts of elements and no type")  # fmt: skip
     load.add_argument("--to", nargs=2, metavar=("FORMAT", "FILE"), help="csv or parquet: write the table to FILE")
-    _fit_and_recommend(commands)
+    _answers(commands)
     return top
 
 
-def _fit_and_recommend(commands: argparse._SubParsersAction) -> None:
-    for name, text in (
-        ("fit", "alpha, beta, gamma and the cost of a round, from runs of our plans"),
-        ("recommend", "the best algorithm of each size, as a tuning file for MPICOLL_TUNING"),
+FIT = """\
+--json prints one document: {"fit": 1, "parameters": {NAME: {"value", "low", "high", "unit", "determined"}}, "breaks",
+"levels", "notes", "forms"}. NAME is per_call, alpha, beta, gamma, per_round; with two levels alpha and beta are those
+across nodes, inner_alpha and inner_beta those inside; long_ before them: messages past breaks.switch bytes."""
+VERDICT = (
+    "Exit status: 0 normal, 1 slow, 3 fast (more cells outside the 95 % interval than chance explains), 2 no answer."
+)
+PREDICT = "A prediction past twice the measured range of bytes or ranks is marked extrapolated."
+
+
+def _answers(commands: argparse._SubParsersAction) -> None:
+    """The commands that stand on a fit."""
+    for name, text, end in (
+        ("fit", "alpha, beta, gamma and the costs of software, jointly, with what the runs cannot tell", FIT),
+        ("predict", "the time of any algorithm, ranks and bytes, with an interval", PREDICT),
+        ("verdict", "a new run against the model: normal, slow, fast", VERDICT),
+        ("recommend", "the best algorithm of each size, as a tuning file for MPICOLL_TUNING", ""),
     ):
-        command = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
-        command.add_argument("runs", nargs="+", metavar="RUNS", help="files, or directories of them")
+        command = commands.add_parser(
+            name, help=text, description=text, epilog=end, allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )  # fmt: skip
+        command.add_argument(
+            "runs", nargs="+", metavar="RUNS", help="files, or directories of them; FILE@P: of P ranks"
+        )
         command.add_argument("--size", type=_positive, metavar="P", help="ranks, where the files do not say")
+        put = command.add_argument
+        put("--per-node", type=_count, metavar="Q", help="ranks a node, where the files do not say")
+        if name in ("fit", "predict"):
+            put("--json", action="store_true", help="one JSON document")
+        if name == "predict":
+            put("--collective", choices=COLLECTIVES, default="allreduce")
+            put(
+                "--algorithms", metavar="A,B", help="default: those in the runs; mpi:default and such are the library's"
+            )
+            put("--ranks", type=_positive, metavar="P", required=True)
+            put("--nodes", type=_count, metavar="N", help="the ranks are on N nodes, in blocks")
+            put("--bytes", type=_sizes, metavar="N,N", required=True, help="8, 4K, 1M, 2G")
+        if name == "verdict":
+            put("--new", nargs="+", required=True, metavar="RUNS", help="the run to judge")
+            put("--all", action="store_true", help="print all cells, not only the slow and the fast ones")
         if name == "recommend":
-            command.add_argument("--score", nargs="+", metavar="RUNS", help="other launches, to score the advice by")
-            command.add_argument("--to", metavar="FILE", help="write the tuning file, a new one")
+            put("--score", nargs="+", metavar="RUNS", help="other launches, to score the advice by")
+            put("--to", metavar="FILE", help="write the tuning file, a new one")
+
+
+def _sizes(text: str) -> list[int]:
+    """8,4K,1M: bytes."""
+    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+    found = []
+    for part in text.upper().split(","):
+        digits, unit = (part[:-1], units[part[-1]]) if part[-1:] in units else (part, 1)
+        if not digits.isdecimal() or not int(digits):
+            raise argparse.ArgumentTypeError(f"{part!r}: give bytes above 0, such as 8,4K,1M")
+        found.append(int(digits) * unit)
+    return found
 
 
 def _load(options: argparse.Namespace) -> int:
@@ -104,14 +156,15 @@ def _writable(form: str, file: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit status: 0, or 2 after one line that says why."""
+    """The exit status: 0, or 2 after one line that says why; a verdict has its own."""
     options = parser().parse_args(arguments)
     try:
         if options.command == "load":
             return _load(options)
         from . import commands  # scipy is slow to import
 
-        return {"fit": commands.run_fit, "recommend": commands.run_recommend}[options.command](options)
+        run: Callable[[argparse.Namespace], int] = getattr(commands, f"run_{options.command}")
+        return run(options)
     except (RefusedError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2

@@ -1,4 +1,4 @@
-"""``fit`` and ``recommend``: from the table of samples to parameters and to a tuning file."""
+"""``fit`` and ``recommend``: from run files to parameters and to a tuning file."""
 
 from __future__ import annotations
 
@@ -6,73 +6,195 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from mpicoll.schedule import Nodes, find
-
-from .fit import Fit, bootstrap, fit
-from .load import load
-from .model import COLUMNS, Case
+from .cells import blocks, octave
+from .fit import FITTED, Fit, fit_table, ours
+from .forms import FormFit
+from .held import WAYS, figures
+from .load import load, load_all
+from .predict import predict
 from .recommend import recommend, tuning
 from .samples import Asked, RefusedError
-
-DRAWS = 200
-UNITS = ("s a message", "s a byte", "s a byte reduced", "s a round", "s a message", "s a byte")
+from .verdict import judge
 
 
-def ours(runs: Sequence[str], size: int | None) -> pd.DataFrame:
-    """The rows of our own plans. RefusedError: there are none, or how many ranks they had is not known."""
-    table = load(runs, Asked(size))
-    rows = table[(table["library"] == "mpicoll") & (table["call"].fillna("plan") == "plan")]
-    if rows.empty:
-        raise RefusedError(runs[0], None, "no row of a plan of ours: other libraries' runs cannot be fitted yet")
-    if rows["size"].isna().any():
-        raise RefusedError(runs[0], None, "how many ranks is not in the file: give --size P")
-    return rows.assign(nodes=rows["nodes"].fillna(1))
+def fitted(options: argparse.Namespace) -> Fit:
+    """The fit of the runs that were named."""
+    from .progress import bar
+
+    table, calibrations = load_all(options.runs, Asked(options.size))
+    with bar() as progress:
+        return fit_table(on_nodes(table, options.per_node), calibrations, progress=progress)
 
 
-def cases(rows: pd.DataFrame) -> tuple[list[Case], np.ndarray, np.ndarray, list[object]]:
-    """Cells, seconds, relative standard errors, and the groups that a bootstrap draws."""
-    found: list[Case] = []
-    groups: list[object] = []
-    for row in rows.itertuples():
-        find(row.collective, row.algorithm)
-        found.append(Case(row.collective, row.algorithm, int(row.size), float(row.nbytes), _nodes(row.size, row.nodes)))
-        groups.append((row.algorithm, int(row.size), int(row.launch)))
-    times = rows["time_us"].to_numpy(float) * 1e-6
-    width = (rows["high_us"] - rows["low_us"]).to_numpy(float) * 1e-6
-    errors = np.where(np.isfinite(width), width / (2 * 1.96) / times, 0.0)
-    return found, times, errors, groups
+def on_nodes(table: pd.DataFrame, per_node: int | None) -> pd.DataFrame:
+    """The number of nodes where the files do not say and the person does."""
+    if per_node is None:
+        return table
+    nodes = -(-table["size"] // per_node)
+    if (clash := table["nodes"].notna() & (table["nodes"] != nodes)).any():
+        row = table[clash].iloc[0]
+        raise RefusedError(
+            row["file"], int(row["line"]), f"--per-node {per_node}, but the file says {row['nodes']} nodes"
+        )
+    return table.assign(nodes=nodes)
 
 
 def run_fit(options: argparse.Namespace) -> int:
     """Print the parameters, their intervals, what the cells cannot tell, and how far the model is off."""
-    found, times, errors, groups = cases(ours(options.runs, options.size))
-    fitted = fit(found, times, errors)
-    low, high = bootstrap(found, times, groups, DRAWS)
-    print(f"{len(times)} cells of {len(set(groups))} groups (algorithm, ranks, launch); 95 % intervals by bootstrap")
-    for i, name in enumerate(COLUMNS if fitted.levels else COLUMNS[:4]):
-        print(f"{name:<12} {fitted.theta[i]:>10.3e}  {low[i]:>10.3e} to {high[i]:<10.3e} {UNITS[i]}")
-    for text in fitted.said:
-        print(f"note: {text}")
-    _residuals(fitted, found)
+    found = fitted(options)
+    print(json.dumps(document(found), indent=1) if options.json else "\n".join(told(found)))
     return 0
+
+
+def document(found: Fit) -> dict[str, Any]:
+    """The fit as plain data, for a program that reads it."""
+    model = found.model
+    breaks = {} if model is None else {name: value for name, value in model.breaks._asdict().items() if value < 1e300}
+    return {
+        "fit": 1,
+        "parameters": {
+            p.name: {"value": p.value, "low": p.low, "high": p.high, "unit": p.unit, "determined": p.determined}
+            for p in found.parameters
+        },
+        "breaks": breaks,
+        "levels": bool(model and model.levels),
+        "notes": list(found.notes),
+        "forms": [
+            {
+                "collective": collective,
+                "algorithm": name,
+                "pieces": [
+                    {"first": piece.first, "last": piece.last, "form": piece.form, "seconds": piece.theta.tolist()}
+                    for piece in form.pieces
+                ],
+                "notes": list(form.notes),
+            }
+            for (collective, name), form in found.forms.items()
+        ],
+    }
+
+
+def told(found: Fit) -> list[str]:
+    """The fit for a person."""
+    return (_ours(found) if found.model else []) + [
+        line for name, form in found.forms.items() for line in _form(name, form)
+    ]
+
+
+def _form(name: tuple[str, str], form: FormFit) -> list[str]:
+    """What a library's algorithm looks like."""
+    frame = form.frame
+    ranks = ", ".join(map(str, sorted(frame["size"].unique())))
+    lines = [f"{name[1]}, {name[0]}, {ranks} ranks: {_off(frame['residual'])}"]
+    for piece in form.pieces:
+        constant, alpha, beta = piece.theta
+        terms = f"{constant:.3e} s + A {alpha:.3e} s + B n {beta:.3e} s"
+        known = f"{piece.form}: {terms}" if len(frame["size"].unique()) > 1 else f"any form: {terms}"
+        lines.append(f"  {piece.first:.0f} to {piece.last:.0f} bytes, {known}")
+    if len(form.whole) > 1:
+        best = sorted(form.whole, key=lambda one: form.whole[one])
+        whole = ", ".join(f"{one} {form.whole[one]:.0%}" for one in best)
+        lines.append(f"  one form for all sizes would be off by: {whole}")
+    return lines + [f"  note: {text}" for text in form.notes]
+
+
+def _ours(found: Fit) -> list[str]:
+    cells = found.cells
+    launches = int(cells["launches"].max())
+    lines = [f"{len(cells)} cells, {launches} launch{'es' if launches > 1 else ''}; 95 % intervals by bootstrap"]
+    for p in found.parameters:
+        lines.append(f"{p.name:<16} {p.value:>10.3e}  {p.low:>10.3e} to {p.high:<10.3e} {p.unit}")
+    lines += [f"note: {text}" for text in found.notes]
+    lines += _residuals(cells[cells["collective"] != "calibration"])
+    for how, errors in found.held_out.groupby("how")["error"] if len(found.held_out) else ():
+        lines.append(f"held out, {WAYS[how]}: {_off(errors)}")
+    if len(found.held_out):
+        lines.append(f"held out, all: {_off(found.held_out['error'])}")
+    for kind, rows in found.compared.groupby("algorithm") if len(found.compared) else ():
+        ratio = rows["seconds"] / rows["predicted"]
+        enters = "in the fit" if kind.partition(" ")[0] in FITTED else "compared"
+        lines.append(f"calibration, {kind} ({enters}): {ratio.min():.2f} to {ratio.max():.2f} times the model")
+    return lines
+
+
+def _residuals(cells: pd.DataFrame) -> list[str]:
+    lines = [f"residuals, measured / model - 1: {_off(cells['residual'])}"]
+    for title, by in (
+        ("algorithm", cells["algorithm"]),
+        ("ranks", cells["size"]),
+        ("octave", pd.Series(2 ** octave(cells["nbytes"]), index=cells.index)),
+    ):
+        lines.append(f"by {title}, median (without signs):")
+        for name, residual in cells["residual"].groupby(by):
+            lines.append(f"  {name!s:<28} {residual.median():+.1%} ({residual.abs().median():.1%})")
+    return lines
+
+
+def _off(errors: pd.Series) -> str:
+    median, high = figures(errors)
+    return f"{median:.1%} in the median, {high:.1%} at the 90th percentile"
+
+
+def run_predict(options: argparse.Namespace) -> int:
+    """Print a row an algorithm and size."""
+    found = fitted(options)
+    where = blocks(options.ranks, options.nodes) if options.nodes else options.ranks
+    seen = found.cells[found.cells["collective"] == options.collective] if len(found.cells) else found.cells
+    names = options.algorithms.split(",") if options.algorithms else []
+    names = names or [*dict.fromkeys(seen["algorithm"] if len(seen) else ())]
+    names = names or [name for collective, name in found.forms if collective == options.collective]
+    if not names:
+        raise ValueError(f"no {options.collective} in these runs: name --algorithms")
+    rows = []
+    for name in names:
+        made = predict(found, options.collective, name, where, options.bytes)
+        for nbytes, seconds, low, high, far in zip(options.bytes, *made):
+            rows.append({"algorithm": name, "nbytes": nbytes, "seconds": float(seconds), "low": float(low)})
+            rows[-1] |= {"high": float(high), "extrapolated": bool(far)}
+    if options.json:
+        print(json.dumps({"prediction": 1, "collective": options.collective, "ranks": options.ranks, "rows": rows}))
+        return 0
+    print(f"# {options.collective}, {options.ranks} ranks, microseconds, 95 % of single cells between low and high")
+    print(f"{'algorithm':<28} {'bytes':>12} {'time':>12} {'low':>12} {'high':>12}")
+    for row in rows:
+        figures_ = " ".join(f"{1e6 * row[name]:>12.5g}" for name in ("seconds", "low", "high"))
+        print(f"{row['algorithm']:<28} {row['nbytes']:>12} {figures_}{' extrapolated' * row['extrapolated']}")
+    return 0
+
+
+def run_verdict(options: argparse.Namespace) -> int:
+    """Print what is slow and what is fast, and the verdict; its exit status."""
+    found = judge(fitted(options), on_nodes(load(options.new, Asked(options.size)), options.per_node))
+    cells, words = found.cells, found.cells["verdict"].value_counts()
+    for cell in cells.itertuples():
+        if options.all or cell.verdict in ("slow", "fast"):
+            figures_ = f"{1e6 * cell.seconds:>11.5g} us, {1e6 * cell.predicted:>11.5g} expected"
+            name = f"{cell.collective} {cell.algorithm}, {cell.size} ranks"
+            print(f"{cell.verdict:<7} {name:<48} {cell.nbytes:>11} bytes {figures_}, {cell.ratio:.2f}x")
+    known = cells[cells["verdict"] != "unknown"]
+    if len(known):
+        off = (known["ratio"] - 1).abs()
+        print(f"off the model by {off.median():.1%} in the median, {off.quantile(0.9):.1%} at the 90th percentile")
+    counted = ", ".join(f"{count} {word}" for word, count in words.items())
+    print(f"{found.word}: of {len(cells)} cells {counted or 'none'}")
+    return found.status
 
 
 def run_recommend(options: argparse.Namespace) -> int:
     """Print the advice and its regret; with --to write the tuning file."""
-    rows = ours(options.runs, options.size)
-    scored = ours(options.score, options.size) if options.score else None
+    rows = _known(options, options.runs)
+    scored = _known(options, options.score) if options.score else None
     advice = recommend(rows, scored)
     for row in advice.measured:
         steps = ", ".join(f"from {nbytes} {name}" for nbytes, name in row["algorithms"])
         print(f"{row['collective']}, {row['size']} ranks, {row['ranks_per_node']} a node: {steps}")
     print(advice.summary + ("" if options.score else " (scored by the same runs: give --score for others)"))
     if options.to:
-        found, times, errors, _ = cases(rows)
-        network = fit(found, times, errors).network
+        network = fitted(options).network
         try:
             with open(options.to, "x", encoding="utf-8") as file:
                 json.dump(tuning(advice, network, ", ".join(options.runs)), file, indent=1)
@@ -82,20 +204,8 @@ def run_recommend(options: argparse.Namespace) -> int:
     return 0
 
 
-def _residuals(fitted: Fit, found: Sequence[Case]) -> None:
-    table = pd.DataFrame({"algorithm": [case.algorithm for case in found], "residual": fitted.residuals})
-    off = table["residual"].abs()
-    print(f"off by {off.median():.1%} in the median, {off.quantile(0.9):.1%} at the 90th percentile; by algorithm:")
-    by_name = table.groupby("algorithm")["residual"]
-    for name, median, absolute in zip(
-        by_name.median().index, by_name.median(), off.groupby(table["algorithm"]).median()
-    ):
-        print(f"  {name:<28} {median:+.1%} (absolute {absolute:.1%})")
-
-
-def _nodes(size: int, nodes: int) -> Nodes | None:
-    """Ranks in blocks, as launchers place them; one level where nodes hold one rank or all."""
-    size, nodes = int(size), int(nodes)
-    if not 1 < nodes < size:
-        return None
-    return tuple(rank * nodes // size for rank in range(size))
+def _known(options: argparse.Namespace, runs: Sequence[str]) -> pd.DataFrame:
+    rows = ours(on_nodes(load(runs, Asked(options.size)), options.per_node))
+    if rows.empty:
+        raise RefusedError(runs[0], None, "no row of a plan of ours")
+    return rows.assign(nodes=rows["nodes"].fillna(1))

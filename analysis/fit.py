@@ -1,148 +1,179 @@
-"""alpha, beta, gamma and the software's cost per round, jointly from all algorithms, sizes and numbers of ranks.
-
-Relative errors, nothing negative, outliers bounded (Huber): iteratively reweighted non-negative least squares around
-``scipy.optimize.nnls``, and around that the critical paths, until they no longer change.
-"""
+"""From the table of the runs to parameters with their intervals, residuals and what cannot be known: all as data."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import combinations
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import nnls
+import pandas as pd
 
-from mpicoll.schedule import Network
+from mpicoll.schedule import Network, find
 
-from .model import COLUMNS, Case, network, row
+from .cells import Cells, gather
+from .forms import FormFit, fit_form, foreign
+from .held import held_out
+from .joint import Progress, Solution, bootstrap, fit_cells
+from .model import COLUMNS, Model, unit
+from .told import together, untold
 
-FLOOR = 0.03  # relative error that the model itself may have: very quiet cells do not decide alone
-HUBER = 1.345
-PATHS, REWEIGHTS = 12, 30  # turns at most
-TELLING = 0.10  # a parameter that explains less than this of every cell is not determined by them
-ALIKE = 1e-8  # smallest singular value over the largest, of columns of unit length, below which some say the same
-START = Network(1e-6, 1e-9, 1e-10, 1e-7)
+DRAWS = 200
+FITTED = ("exchange", "reduce")  # calibrations that enter; ping-pong and copy are compared
+
+
+class Parameter(NamedTuple):
+    """A parameter, its 95 % interval, and whether these cells determine it (``why`` not)."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+    unit: str
+    determined: bool = True
+    why: str = ""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """``theta`` in the order of COLUMNS, seconds; ``said``: what these cells cannot tell; relative ``residuals``."""
+    """All that came of the cells, as data.
 
-    theta: np.ndarray
-    rows: np.ndarray
-    times: np.ndarray
-    said: tuple[str, ...]
-    levels: bool
+    ``cells``: a row a cell (collective, library, algorithm, size, nodes, nbytes, seconds, launches, predicted,
+    residual = seconds / predicted - 1), calibrations among them. ``draws``: the parameters of each bootstrap draw.
+    ``held_out``: a row a cell and way (``how``: algorithm, size, octaves) with its ``error``. ``notes``: what these
+    cells cannot tell. ``forms``: the fits of libraries' runs, by collective and "library:algorithm".
+    ``compared``: calibrations beside the model.
+    """
+
+    model: Model | None
+    parameters: tuple[Parameter, ...] = ()
+    draws: np.ndarray = field(default_factory=lambda: np.empty((0, len(COLUMNS))))
+    cells: pd.DataFrame = field(default_factory=pd.DataFrame)
+    held_out: pd.DataFrame = field(default_factory=pd.DataFrame)
+    notes: tuple[str, ...] = ()
+    forms: dict[tuple[str, str], FormFit] = field(default_factory=dict)
+    compared: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def network(self) -> Network:
-        """The parameters, to predict with."""
-        return network(self.theta, self.levels)
-
-    @property
-    def predicted(self) -> np.ndarray:
-        """Seconds of each cell by the model."""
-        return self.rows @ self.theta
-
-    @property
-    def residuals(self) -> np.ndarray:
-        """(measured - predicted) / predicted."""
-        return self.times / self.predicted - 1
+        """The parameters, to predict with. ValueError: no run of ours was among the runs."""
+        if self.model is None:
+            raise ValueError("no row of a plan of ours: alpha, beta and gamma are not known")
+        return self.model.network
 
 
-def fit(cases: Sequence[Case], times: np.ndarray, errors: np.ndarray | None = None) -> Fit:
-    """Fit to times in seconds, one a case; ``errors``: the relative standard error of each (default: none known).
+def fit_table(
+    table: pd.DataFrame,
+    calibrations: pd.DataFrame | None = None,
+    *,
+    draws: int = DRAWS,
+    seed: int = 1,
+    holding: bool = True,
+    progress: Progress | None = None,
+) -> Fit:
+    """Fit all rows of our plans, with the calibrations of the same runs; ``holding``: held-out errors too.
 
-    ValueError: no cells, a time that is not above 0, only one rank.
+    What the libraries ran is fitted beside them, each algorithm to the textbook's forms.
+    ValueError: no row, or nothing that can be fitted.
     """
-    times = np.asarray(times, float)
-    if not len(cases) or len(cases) != len(times):
-        raise ValueError(f"{len(cases)} cells and {len(times)} times: there must be as many, and at least one")
-    if not (times > 0).all():
-        raise ValueError("a time is not above 0 s")
-    if max(case.size for case in cases) < 2:
-        raise ValueError("all cells have one rank: nothing was sent, and there is nothing to fit")
-    levels = any(case.nodes is not None and 1 < len(set(case.nodes)) < case.size for case in cases)
-    cases = [case if levels else case._replace(nodes=None) for case in cases]
-    weights = 1 / (FLOOR**2 + (np.zeros(len(times)) if errors is None else np.asarray(errors, float)) ** 2)
-    net = Network(START.alpha, START.beta, START.gamma, START.per_round, inner=(1e-7, 1e-10) if levels else None)
-    best: tuple[float, np.ndarray, np.ndarray] | None = None
-    rows = np.array([row(case, net) for case in cases])
-    for _ in range(PATHS):
-        theta, loss = _solve(rows, times, weights)
-        if best is None or loss < best[0]:
-            best = loss, theta, rows
-        again = np.array([row(case, network(theta, levels)) for case in cases])
-        if np.allclose(again, rows, rtol=1e-12):
-            break
-        rows = again
-    assert best is not None
-    _, theta, rows = best
-    return Fit(theta, rows, times, tuple(_untold(rows, theta, times)), levels)
+    rows = ours(table)
+    forms = {name: fit_form(gather(some), draws, seed) for name, some in foreign(with_size(table))}
+    if rows.empty and forms:
+        return Fit(None, forms=forms)
+    if rows.empty:
+        raise ValueError("no row of a plan of ours, and none of a library's calls")
+    for collective, name in sorted(set(zip(rows["collective"], rows["algorithm"]))):
+        find(collective, name)
+    notes: list[str] = []
+    rows, machine = _of_one_kind(rows, calibrations, notes)
+    cells = gather(pd.concat([rows, machine]) if len(machine) else rows)
+    solution = fit_cells(cells.series, cells.seconds, cells.errors)
+    drawn = bootstrap(solution, cells, draws, seed, progress)
+    frame = cells.frame.assign(predicted=solution.rows @ solution.model.theta)
+    frame["residual"] = frame["seconds"] / frame["predicted"] - 1
+    parameters, said = _parameters(solution, cells, drawn)
+    held = held_out(cells, progress) if holding else pd.DataFrame()
+    model = solution.model
+    notes += _breaks(model) + said + _alone(cells)
+    compared = _compared(model, calibrations)
+    return Fit(model, parameters, drawn, frame, held, tuple(notes), forms, compared)
 
 
-def bootstrap(
-    cases: Sequence[Case], times: np.ndarray, groups: Sequence[object], draws: int = 200, seed: int = 1
-) -> np.ndarray:
-    """95 % intervals of theta: (2, parameters). Whole ``groups`` (launches, or algorithm and p) are drawn, seeded.
-
-    The critical paths are those of the fit to all cells.
-    """
-    whole = fit(cases, times)
-    weights = np.full(len(times), 1 / FLOOR**2)
-    random = np.random.default_rng(seed)
-    members: dict[object, list[int]] = {}
-    for i, group in enumerate(groups):
-        members.setdefault(group, []).append(i)
-    names = list(members)
-    found = []
-    for _ in range(draws):
-        chosen = [i for k in random.integers(len(names), size=len(names)) for i in members[names[k]]]
-        found.append(_solve(whole.rows[chosen], whole.times[chosen], weights[chosen])[0])
-    return np.percentile(found, [2.5, 97.5], axis=0)
-
-
-def _solve(rows: np.ndarray, times: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, float]:
-    """Parameters and the loss of these rows."""
-    scale = np.linalg.norm(rows / times[:, None], axis=0)
-    scale[scale == 0] = np.inf  # a column that nobody uses stays 0
-    huber, by = np.ones(len(times)), times
-    theta = np.zeros(rows.shape[1])
-    for turn in range(REWEIGHTS):
-        factor = np.sqrt(weights * huber) / by
-        before = theta
-        theta = nnls(rows / scale * factor[:, None], times * factor)[0] / scale
-        predicted = rows @ theta
-        if not (predicted > 0).all():
-            break
-        scaled = (times / predicted - 1) * np.sqrt(weights) * FLOOR
-        spread = max(1.4826 * float(np.median(np.abs(scaled - np.median(scaled)))), 1e-12)
-        huber = np.minimum(1, HUBER * spread / np.maximum(np.abs(scaled), 1e-300))
-        # By the measured time first, by the fitted one from there on: lucky fast samples would be favoured.
-        by = predicted
-        if turn and np.allclose(theta, before, rtol=1e-10, atol=0):
-            break
-    loss = float(np.sum(weights * np.minimum(np.abs(times / np.maximum(rows @ theta, 1e-300) - 1), 1) ** 2))
-    return theta, loss
+def _of_one_kind(
+    rows: pd.DataFrame, calibrations: pd.DataFrame | None, notes: list[str]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Rows that one model can hold, and the calibrations that enter: never ranks that share cores and others."""
+    machine = pd.DataFrame() if calibrations is None else calibrations
+    crowded = rows["crowded"].fillna(False).astype(bool) if "crowded" in rows else pd.Series(False, index=rows.index)
+    if crowded.any() and not crowded.all():
+        notes.append(f"{int(crowded.sum())} rows of more ranks than cores are left out: that is another regime")
+        rows = rows[~crowded]
+    elif crowded.any():
+        notes.append("more ranks than cores: the parameters are the scheduler's as much as the network's")
+    if len(machine):
+        if crowded.any() and not crowded.all():
+            machine = machine[~machine["crowded"].fillna(False).astype(bool)]
+        machine = machine[machine["algorithm"].str.partition(" ")[0].isin(FITTED)]
+    for name in ("dtype", "op"):
+        if name in rows and rows[name].nunique() > 1:
+            notes.append(f"{name}s {', '.join(map(str, sorted(rows[name].dropna().unique())))} share one gamma")
+    if rows["nodes"].isna().any() and rows["nodes"].notna().any():
+        notes.append("the nodes of some runs are not known: one level for all")
+    return rows, machine
 
 
-def _untold(rows: np.ndarray, theta: np.ndarray, times: np.ndarray) -> list[str]:
-    """What these cells cannot tell."""
-    used = [i for i in range(rows.shape[1]) if rows[:, i].any()]
-    scaled = rows[:, used] / times[:, None]
-    scaled = scaled / np.linalg.norm(scaled, axis=0)
-    said, doubtful = [], set()
-    for (a, i), (b, j) in combinations(enumerate(used), 2):
-        if scaled[:, a] @ scaled[:, b] > 1 - ALIKE:
-            doubtful |= {i, j}
-            said.append(f"{COLUMNS[i]} and {COLUMNS[j]} cannot be told apart: their counts go together in all cells")
-    values = np.linalg.svd(scaled, compute_uv=False)
-    if not said and (len(rows) < len(used) or values[-1] < ALIKE * values[0]):
-        said.append(f"{', '.join(COLUMNS[i] for i in used)} cannot all be told from these cells: give more algorithms")
-    shares = rows * theta / times[:, None]
-    for i in used:
-        most = shares[:, i].max()
-        if most < TELLING and i not in doubtful:
-            said.append(f"{COLUMNS[i]}: not determined by these sizes (it explains at most {most:.0%} of a time)")
+def _breaks(model: Model) -> list[str]:
+    """What the breaks mean."""
+    said = []
+    if np.isfinite(model.breaks.switch):
+        said.append(
+            f"messages of more than {model.breaks.switch:.0f} bytes have an alpha and a beta of their own (long_)"
+        )
+    if np.isfinite(model.breaks.cache):
+        said.append(f"bytes past a vector of {model.breaks.cache:.0f} take longer (beyond): a cache ends there")
     return said
+
+
+def _alone(cells: Cells) -> list[str]:
+    timed = cells.frame[cells.frame["collective"] != "calibration"]
+    if timed["algorithm"].nunique() > 1 or timed["size"].nunique() > 1:
+        return []
+    name = timed["algorithm"].iloc[0]
+    return [f"one algorithm only ({name}) on one number of ranks: what is not its own cannot be told"]
+
+
+def _compared(model: Model, calibrations: pd.DataFrame | None) -> pd.DataFrame:
+    """Calibrations of all kinds beside the model: a row a kind and size, with ``seconds`` and ``predicted``."""
+    if calibrations is None or calibrations.empty:
+        return pd.DataFrame()
+    cells = gather(calibrations)
+    frame = cells.frame.assign(predicted=model.matrix(cells.series) @ model.theta)
+    return frame[["algorithm", "nbytes", "seconds", "predicted"]]
+
+
+def ours(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of our own plans. ValueError: how many ranks they had is not known."""
+    return with_size(table[(table["library"] == "mpicoll") & (table["call"].fillna("plan") == "plan")])
+
+
+def with_size(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows. ValueError: how many ranks there were is not known of all."""
+    if rows["size"].isna().any():
+        file = rows.loc[rows["size"].isna(), "file"].iloc[0]
+        raise ValueError(f"{file}: how many ranks is not in the file: give --size P, or name it {file}@P")
+    return rows
+
+
+def _parameters(solution: Solution, cells: Cells, draws: np.ndarray) -> tuple[tuple[Parameter, ...], list[str]]:
+    """The parameters that occur, and what is to be said of them."""
+    theta = solution.model.theta
+    why = untold(solution.rows, theta, cells.seconds)
+    low, high = np.percentile(draws, [2.5, 97.5], axis=0) if len(draws) else (theta, theta)
+    found, said = [], []
+    occur = [i for i, name in enumerate(COLUMNS) if solution.rows[:, i].any()]
+    for i in occur:
+        name = COLUMNS[i]
+        found.append(Parameter(name, theta[i], low[i], high[i], unit(name), i not in why, why.get(i, "")))
+        if i in why:
+            said.append(f"{name}: {why[i]}")
+    known = np.array([i for i in occur if i not in why], int)
+    return tuple(found), said + together(draws, known)

@@ -42,7 +42,8 @@ def files(runs: Iterable[str]) -> list[str]:
 
 
 def load_file(name: str, asked: Asked = Asked()) -> Found:  # noqa: B008
-    """One file, or ``RefusedError``."""
+    """One file, or ``RefusedError``; FILE@64 is a file whose runs had 64 ranks."""
+    name, asked = _told(name, asked)
     try:
         raw = Path(name).read_bytes()
     except OSError as error:
@@ -62,6 +63,22 @@ def load_file(name: str, asked: Asked = Asked()) -> Found:  # noqa: B008
 def load(runs: Iterable[str], asked: Asked = Asked()) -> pd.DataFrame:  # noqa: B008
     """The table of all files; the first that cannot be read raises ``RefusedError``."""
     return table([load_file(name, asked) for name in files(runs)])
+
+
+def load_all(runs: Iterable[str], asked: Asked = Asked()) -> tuple[pd.DataFrame, pd.DataFrame]:  # noqa: B008
+    """The table of all files, and that of their calibrations (collective "calibration", "exchange inside")."""
+    found = [load_file(name, asked) for name in files(runs)]
+    return table(found), table(found, "calibrations")
+
+
+def _told(name: str, asked: Asked) -> tuple[str, Asked]:
+    """A file named FILE@64 has 64 ranks. RefusedError: --size says otherwise."""
+    file, at, size = name.rpartition("@")
+    if not (at and size.isdecimal() and int(size) > 1) or Path(name).exists():
+        return name, asked
+    if asked.size not in (None, int(size)):
+        raise RefusedError(name, None, f"--size {asked.size}, and this says {size} ranks")
+    return file, asked._replace(size=int(size))
 
 
 def _reader(source: Source) -> Reader:

@@ -1,69 +1,135 @@
-"""From a schedule to a row of the fit: what its critical path is made of, under the parameters of the moment.
+"""What a time is made of: from a cell to a row of the fit, under the parameters and breaks of the moment.
 
-T = A alpha + B beta + G gamma + R per_round, with A and B of each level where ranks have nodes. The counts are those of
-the very schedule that ran (``mpicoll.schedule.price``); of asymmetric schedules they depend on the parameters, and the
-fit comes back here until they no longer change.
+T = per_call + A alpha + B beta + G gamma + R per_round, with A and B of each level where ranks have nodes and of long
+messages where the protocol switches, and ``beyond`` seconds more for each byte moved or reduced as far as the vector is
+larger than a cache. The counts are those of the very schedule that ran; of asymmetric schedules they depend on the
+parameters, and the fit comes back here until they no longer change.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from mpicoll.schedule import Network, Nodes, Schedule, find, price
-from mpicoll.schedule.model import Program
+from mpicoll.schedule import Network, Nodes
 
-COLUMNS = ("alpha", "beta", "gamma", "per_round", "inner_alpha", "inner_beta")
-KEPT_UP_TO = 64  # ranks: the programs of more are made anew each time, and take no memory
-CALIBRATIONS = ("reduce", "exchange", "pingpong")
+from .walk import BYTES, MESSAGES, REDUCED, ROUNDS, Costs, counts, look
+
+PER_CALL, GAMMA, PER_ROUND, BEYOND, LOCAL = 0, 9, 10, 11, 12
+COLUMNS = (
+    "per_call",
+    *("alpha", "beta", "long_alpha", "long_beta", "inner_alpha", "inner_beta", "long_inner_alpha", "long_inner_beta"),
+    *("gamma", "per_round", "beyond", "local"),
+)
+UNITS = {"alpha": "s a message", "beta": "s a byte", "gamma": "s a byte reduced", "beyond": "s a byte more"} | {
+    "per_call": "s a call",
+    "per_round": "s a round",
+    "local": "s a local call",
+}
+LEVEL = slice(1, 9)  # the columns of messages, in the order of a walk's counts
+CALIBRATIONS = ("reduce", "exchange", "pingpong", "copy")
 
 
-class Case(NamedTuple):
-    """What was timed: ``nodes`` is the node of each rank, or None where one level is enough.
+class Breaks(NamedTuple):
+    """Where a line ends: bytes of a message from which on it is long, bytes of a vector that a cache holds."""
 
-    A calibration row has the collective "calibration", its kind as the algorithm ("exchange inside" for ranks of one
-    node) and the ranks that took part: a local reduction tells gamma from beta, which most algorithms cannot.
+    switch: float = np.inf
+    cache: float = np.inf
+
+
+UNBROKEN = Breaks()
+
+
+class Series(NamedTuple):
+    """Cells that differ in their bytes only. ``at``: their places among all cells; ``nodes``: the node of each rank.
+
+    A calibration has the collective "calibration", its kind as the algorithm, and its level behind it ("exchange
+    inside" for ranks of one node): a local reduction tells gamma from beta, which most algorithms cannot.
     """
 
     collective: str
     algorithm: str
     size: int
-    nbytes: float
-    nodes: Nodes | None = None
+    nodes: Nodes | None
+    nbytes: np.ndarray
+    at: np.ndarray
 
 
-def row(case: Case, network: Network) -> np.ndarray:
-    """Counts on the critical path, in the order of COLUMNS: bytes for beta and gamma. ValueError: no such algorithm."""
-    if case.collective == "calibration":
-        return _calibration(case)
-    schedule, programs = _programs(case.collective, case.algorithm, case.size, case.nodes)
-    found = price(schedule, network, case.nbytes, case.nodes, programs)
-    (outer, inner), (sent, sent_inside) = found.messages, found.sent
-    return np.array([outer, sent, found.reduced, found.rounds, inner, sent_inside], float)
+@dataclass(frozen=True)
+class Model:
+    """Parameters in the order of COLUMNS, seconds; ``levels``: whether messages inside nodes have their own."""
+
+    theta: np.ndarray
+    breaks: Breaks = UNBROKEN
+    levels: bool = False
+
+    @property
+    def costs(self) -> Costs:
+        """What a walk needs."""
+        level = self.theta[LEVEL].reshape(4, 2).copy()
+        if not self.levels:
+            level[2:] = level[:2]
+        if self.breaks.switch == np.inf:
+            level[1::2] = level[::2]
+        gamma, per_round = map(float, self.theta[[GAMMA, PER_ROUND]])
+        alpha, beta = (tuple(map(float, level[:, i])) for i in (0, 1))
+        return Costs(alpha, beta, gamma, per_round, self.breaks.switch)  # type: ignore[arg-type]
+
+    @property
+    def network(self) -> Network:
+        """The parameters of short messages, to predict with where one line is enough."""
+        costs = self.costs
+        inner = (costs.alpha[2], costs.beta[2]) if self.levels else None
+        return Network(costs.alpha[0], costs.beta[0], costs.gamma, costs.per_round, inner=inner)
+
+    def rows(self, series: Series) -> np.ndarray:
+        """(cells, COLUMNS): the counts of a series. ValueError: no such algorithm, or not on these ranks."""
+        nbytes = np.asarray(series.nbytes, float)
+        found = np.zeros((len(nbytes), len(COLUMNS)))
+        past = np.maximum(0, 1 - self.breaks.cache / nbytes) if np.isfinite(self.breaks.cache) else 0 * nbytes
+        if series.collective == "calibration":
+            _calibration(series, found, nbytes, past, self)
+            return found
+        nodes = series.nodes if self.levels else None
+        looked = look(series.collective, series.algorithm, series.size, nodes)
+        made = counts(looked, nbytes, self.costs, past * self.theta[BEYOND])
+        found[:, PER_CALL] = 1
+        found[:, LEVEL] = made[:, :REDUCED]
+        found[:, GAMMA], found[:, PER_ROUND] = made[:, REDUCED], made[:, ROUNDS]
+        found[:, BEYOND] = past * (made[:, BYTES].sum(axis=1) + made[:, REDUCED])
+        return found
+
+    def matrix(self, all_series: Sequence[Series]) -> np.ndarray:
+        """The rows of all cells, each in its place."""
+        found = np.zeros((sum(len(series.at) for series in all_series), len(COLUMNS)))
+        for series in all_series:
+            found[series.at] = self.rows(series)
+        return found
 
 
-def _calibration(case: Case) -> np.ndarray:
-    kind, _, level = case.algorithm.partition(" ")
+def _calibration(series: Series, found: np.ndarray, nbytes: np.ndarray, past: np.ndarray, model: Model) -> None:
+    kind, _, level = series.algorithm.partition(" ")
     if kind not in CALIBRATIONS:
         raise ValueError(f"calibration {kind!r}: there are {', '.join(CALIBRATIONS)}")
-    if kind == "reduce":
-        return np.array([0, 0, case.nbytes, 0, 0, 0], float)
-    inside = level == "inside" and case.nodes is not None
-    message = [0, 0, 0, 0, 1, case.nbytes] if inside else [1, case.nbytes, 0, 0, 0, 0]
-    return np.array(message, float)
+    if kind in ("reduce", "copy"):
+        found[:, LOCAL] = 1
+        found[:, GAMMA] = nbytes  # a copy is compared with a reduction
+    else:
+        # A ping-pong's time is half of what there and back take, with the start of a call but once.
+        found[:, PER_CALL] = 0.5 if kind == "pingpong" else 1.0
+        long = nbytes > model.breaks.switch
+        at = 1 + 4 * (level == "inside" and model.levels) + 2 * long
+        cells = np.arange(len(nbytes))
+        found[cells, at], found[cells, at + 1] = 1, nbytes
+    found[:, BEYOND] = past * nbytes
 
 
-def network(theta: np.ndarray, levels: bool) -> Network:
-    """Parameters in the order of COLUMNS as a network."""
-    alpha, beta, gamma, per_round, inner_alpha, inner_beta = map(float, theta)
-    return Network(alpha, beta, gamma, per_round, inner=(inner_alpha, inner_beta) if levels else None)
+def unit(name: str) -> str:
+    """The unit of a parameter."""
+    return UNITS[name.removeprefix("long_").removeprefix("inner_")]
 
 
-@lru_cache(maxsize=256)
-def _programs(
-    collective: str, algorithm: str, size: int, nodes: Nodes | None
-) -> tuple[Schedule, tuple[Program, ...] | None]:
-    schedule = find(collective, algorithm).schedule(size, nodes=nodes)
-    return schedule, tuple(schedule.programs()) if size <= KEPT_UP_TO else None
+__all__ = ["BYTES", "COLUMNS", "MESSAGES", "Breaks", "Model", "Series", "unit"]

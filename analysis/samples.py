@@ -81,6 +81,8 @@ class Row(NamedTuple):
     call: str | None = None
     sync: str | None = None
     segment_bytes: int | None = None
+    placement: str | None = None  # the node of each rank, where ranks are not in blocks: "0,1,0,1"
+    crowded: bool | None = None  # more ranks than cores
 
 
 COLUMNS = {
@@ -107,6 +109,8 @@ COLUMNS = {
     "call": "str",
     "sync": "str",
     "segment_bytes": "Int64",
+    "placement": "str",
+    "crowded": "boolean",
 }
 
 
@@ -120,6 +124,7 @@ class Found:
     rows: list[Row] = field(default_factory=list)
     left: dict[str, list[int]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    calibrations: list[Row] = field(default_factory=list)
 
     def refuse(self, line: int | None, reason: str) -> NoReturn:
         """The file is not read at all."""
@@ -177,16 +182,16 @@ class Found:
         return self
 
 
-def table(found: Iterable[Found]) -> pd.DataFrame:
-    """All rows of all files; launches are numbered through."""
+def table(found: Iterable[Found], what: str = "rows") -> pd.DataFrame:
+    """All rows (or ``what="calibrations"``) of all files; launches are numbered through."""
     parts: dict[str, list[Any]] = {name: [] for name in COLUMNS}
     base = 0
     for one in found:
-        count = len(one.rows)
-        order = {launch: i for i, launch in enumerate(sorted({row.launch for row in one.rows}))}
-        parts["file"] += [one.file] * count
-        parts["kind"] += [one.kind] * count
-        for name, values in zip(Row._fields, zip(*one.rows) if count else [()] * len(Row._fields)):
+        rows: list[Row] = getattr(one, what)
+        order = {launch: i for i, launch in enumerate(sorted({row.launch for row in one.rows + one.calibrations}))}
+        parts["file"] += [one.file] * len(rows)
+        parts["kind"] += [one.kind] * len(rows)
+        for name, values in zip(Row._fields, zip(*rows) if rows else [()] * len(Row._fields)):
             parts[name] += [base + order[launch] for launch in values] if name == "launch" else values
         base += len(order)
     series = {name: pd.Series(parts[name], dtype=_dtype(dtype)) for name, dtype in COLUMNS.items()}

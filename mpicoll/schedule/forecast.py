@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from .model import Program, Schedule
-from .price import Network, Price, alone, price, shape
+from .price import Network, Price, Shape, alone, price, shape
 from .registry import Algorithm, Nodes
 
 SMALL, LARGE = 1.0, float(1 << 30)  # bytes at which the paths are looked for
@@ -61,17 +61,28 @@ def forecast(algorithm: Algorithm, size: int, nodes: Nodes, network: Network) ->
     """Look at an algorithm; O(messages), or those of a few ranks from SAMPLED ranks on where these do alike."""
     schedule = algorithm.schedule(size, nodes=nodes)
     levels = nodes if network.inner else None
-    if size >= SAMPLED:
-        ranks = sorted({0, 1, 2, size // 3, size // 2 - 1, size // 2, size - 2, size - 1})
-        programs = [schedule.program(rank) for rank in ranks]
-        shapes = [[shape(rank, step, levels) for step in program] for rank, program in zip(ranks, programs)]
-        if all(one == shapes[0] for one in shapes):
-            path = alone(programs[0], 0, network, LARGE, schedule.chunks, levels)
-            return Forecast(network, (_for_a_byte(path, LARGE),), frozenset([_load(programs[0], 0, schedule, levels)]))
+    if sampled(schedule, levels) is not None:
+        program = schedule.program(0)
+        path = alone(program, 0, network, LARGE, schedule.chunks, levels)
+        return Forecast(network, (_for_a_byte(path, LARGE),), frozenset([_load(program, 0, schedule, levels)]))
     programs = schedule.programs()
     paths = [_for_a_byte(price(schedule, network, n, levels, programs), n) for n in (SMALL, LARGE)]
     loads = frozenset(_load(program, rank, schedule, levels) for rank, program in enumerate(programs))
     return Forecast(network, tuple(dict.fromkeys(paths)), loads)
+
+
+def sampled(schedule: Schedule, nodes: Sequence[int] | None) -> list[Shape] | None:
+    """The shapes of the rounds from SAMPLED ranks on, if a few ranks that are looked at do alike."""
+    size = schedule.size
+    if size < SAMPLED:
+        return None
+    found: list[Shape] | None = None
+    for rank in sorted({0, 1, 2, size // 3, size // 2 - 1, size // 2, size - 2, size - 1}):
+        shapes = [shape(rank, step, nodes) for step in schedule.rounds_of(rank)]
+        if found is not None and shapes != found:
+            return None
+        found = shapes
+    return found
 
 
 def _for_a_byte(path: Price, nbytes: float) -> Price:

@@ -73,10 +73,10 @@ def price(
     nodes = nodes if network.inner else None
     each = nbytes / schedule.chunks
     everyone = range(schedule.size)
-    alike = _alike(map(schedule.rounds_of, everyone) if programs is None else programs, schedule.size, nodes)
-    if alike is not None:
+    shapes = alike(map(schedule.rounds_of, everyone) if programs is None else programs, schedule.size, nodes)
+    if shapes is not None:
         clock = Price()
-        for one in alike:
+        for one in shapes:
             clock = _lockstep(clock, one, each, network)
         return clock
     clocks = [Price()] * schedule.size
@@ -104,7 +104,7 @@ def shape(rank: int, step: Round, nodes: Sequence[int] | None) -> Shape:
     return Shape(tuple([(len(send.chunks), nodes[send.peer] == nodes[rank]) for send in leaving]), reduced)
 
 
-def _alike(programs: Iterable[Iterable[Round]], size: int, nodes: Sequence[int] | None) -> list[Shape] | None:
+def alike(programs: Iterable[Iterable[Round]], size: int, nodes: Sequence[int] | None) -> list[Shape] | None:
     """The shapes of the rounds if they are every rank's, and the messages of a turn reach every rank once."""
     first: list[Shape] | None = None
     reached: list[list[int]] = []  # for each round and turn the ranks that get a message, as bits
@@ -156,7 +156,7 @@ def _walk(
     ends: dict[int, Price] = {}
     sending: dict[tuple[int, bool], Price] = {}
     receiving: dict[tuple[int, bool], Price] = {}
-    for source, peer, count in _in_turn(rounds):
+    for source, peer, count in in_turn(rounds):
         begin = max(clock[source], clock[peer])
         inside = nodes is not None and nodes[source] == nodes[peer]
         if network.ports == 1:
@@ -173,7 +173,7 @@ def _walk(
             clock[rank] = _locally(clock[rank], reduced, network)
 
 
-def _in_turn(rounds: Sequence[Round]) -> list[tuple[int, int, int]]:
+def in_turn(rounds: Sequence[Round]) -> list[tuple[int, int, int]]:
     """(from, to, chunks) of a round: every rank's first message, then every rank's second, ..."""
     turns = [
         (i, rank, send.peer, len(send.chunks))

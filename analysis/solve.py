@@ -1,0 +1,59 @@
+"""Least squares of relative errors, at least 0, outliers bounded (Huber): reweighted ``scipy.optimize.nnls``."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import nnls
+
+FLOOR = 0.03  # relative error that the model itself may have: very quiet cells do not decide alone
+HUBER = 1.345
+REWEIGHTS = 30  # turns at most
+TINY = 1e-300
+
+
+class Solved(NamedTuple):
+    """Parameters, and the loss: what Huber makes of the relative errors, by the scale of the best fit of all."""
+
+    theta: np.ndarray
+    loss: float
+
+
+def solve(rows: np.ndarray, times: np.ndarray, weights: np.ndarray, tolerance: float = 1e-10) -> Solved:
+    """Parameters of these rows, at least 0; O(rows) a turn."""
+    whole = np.zeros(rows.shape[1])
+    scale = np.linalg.norm(rows / times[:, None], axis=0)
+    used = np.flatnonzero(scale)  # a column that nobody uses stays 0
+    rows, scale = rows[:, used], scale[used]
+    huber, by = np.ones(len(times)), times
+    theta = np.zeros(len(used))
+    for turn in range(REWEIGHTS):
+        factor = np.sqrt(weights * huber) / by
+        before = theta
+        theta = _nnls(rows / scale * factor[:, None], times * factor) / scale
+        predicted = rows @ theta
+        if not (predicted > 0).all():
+            break
+        scaled = (times / predicted - 1) * np.sqrt(weights) * FLOOR
+        spread = max(1.4826 * float(np.median(np.abs(scaled - np.median(scaled)))), 1e-12)
+        huber = np.minimum(1, HUBER * spread / np.maximum(np.abs(scaled), TINY))
+        # By the measured time first, by the fitted one from there on: lucky fast samples would be favoured.
+        by = predicted
+        if turn and np.allclose(theta, before, rtol=tolerance, atol=0):
+            break
+    whole[used] = theta
+    return Solved(whole, loss(rows @ theta, times, weights))
+
+
+def loss(predicted: np.ndarray, times: np.ndarray, weights: np.ndarray) -> float:
+    """The sum of squares of bounded relative errors."""
+    return float(np.sum(weights * np.minimum(np.abs(times / np.maximum(predicted, TINY) - 1), 1) ** 2))
+
+
+def _nnls(rows: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """By the small triangle of a QR where there are many rows: the same minimum, in a hundredth of the time."""
+    if len(rows) > 4 * rows.shape[1]:
+        q, rows = np.linalg.qr(rows)
+        right = q.T @ right
+    return nnls(rows, right)[0]
