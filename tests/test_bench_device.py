@@ -137,6 +137,21 @@ def test_ranks_that_see_one_gpu_only_take_that_and_do_not_share_it():
     assert "# NCCL: this CuPy has no NCCL" in done.stdout  # not: 3 ranks share 1 GPU
 
 
+UNNUMBERED = """
+import os, sys
+from mpicoll import launcher
+launcher.LOCAL_VARIABLES = ()
+from mpicoll.bench.__main__ import main
+sys.exit(main())
+"""
+
+
+def test_a_launcher_that_numbers_nobody_leaves_it_to_mpi():
+    done = mpirun(3, "-c", UNNUMBERED, *QUICK, env=double())
+    assert done.returncode == 0, done.stderr
+    assert "GPUs of ranks 0, 1, ...: 0, 1, 0" in done.stdout
+
+
 def sample(algorithm: str, label: str, middle_us: float, library: str = "mpicoll") -> Sample:
     times = np.linspace(middle_us - 1, middle_us + 1, 50)
     cell = Cell(library, algorithm, "plan", lambda: None, label=label)
