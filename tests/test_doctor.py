@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -105,6 +106,18 @@ time.sleep(1000)
 """
 
 
+def ended(pid: int) -> None:
+    for _ in range(100):  # the guard kills it after the rank
+        try:
+            with open(f"/proc/{pid}/stat") as stat:
+                if stat.read().split()[2] == "Z":  # nobody reaps it in some containers
+                    return
+        except FileNotFoundError:
+            return
+        time.sleep(0.1)
+    raise AssertionError("what the rank started is left")
+
+
 @pytest.mark.parametrize("end", ["hang", "killed"])
 def test_the_watch_ends_a_rank_that_hangs_and_what_it_started(end):
     process = subprocess.Popen(
@@ -115,15 +128,10 @@ def test_the_watch_ends_a_rank_that_hangs_and_what_it_started(end):
     if end == "killed":
         process.kill()
     _, said = process.communicate(timeout=60)
-    assert process.returncode == -signal.SIGKILL
+    try:
+        assert process.returncode == -signal.SIGKILL
+        ended(child)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
     assert ("no end of a call that does not come back within 0.5 s: stopped" in said) == (end == "hang")
-    for _ in range(100):  # the guard kills it after the rank
-        try:
-            os.kill(child, 0)
-        except ProcessLookupError:
-            return
-        with open(f"/proc/{child}/stat") as stat:
-            if stat.read().split()[2] == "Z":  # nobody reaps it in some containers
-                return
-        time.sleep(0.1)
-    raise AssertionError("what the rank started is left")
