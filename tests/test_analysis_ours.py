@@ -51,6 +51,14 @@ def test_what_is_taken_and_left(tmp_path):
     assert (row.low_us, row.high_us, row.n_samples, row.call, row.line) == (1.0, 3.0, 3, "plan", 2)
 
 
+def test_two_transports_are_not_mixed(tmp_path):
+    staged, direct = sample(device="cuda", transport="staged"), sample(times=(7, 7), device="cuda", transport="direct")
+    one = found(tmp_path, lines(RUN, direct, staged, END))
+    assert cells(one) == [(0, 8, 7.0)]
+    assert one.left == {"staged, in a file that has direct rows too": [3]}
+    assert cells(found(tmp_path, lines(RUN, staged, END))) == [(0, 8, 2.5)]
+
+
 def test_cut_at_every_byte(tmp_path):
     text = lines(RUN, sample(), sample(16, (12.25, 11.5, 13.75)), END)
     whole = cells(found(tmp_path, text))

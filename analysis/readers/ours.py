@@ -19,7 +19,10 @@ def read(source: Source, asked: Asked) -> Found:
     found = Found(source.file, "ours", asked)
     launch, runs, open_run, known = 0, 0, 0, set[Any]()
     where: dict[str, Any] = {}
-    for at, record in _records(found, source):
+    records = list(_records(found, source))
+    # The same algorithm by two transports is two algorithms, of which one is read: the one that a GPU is bought for.
+    direct = any((r.get("library"), r.get("transport")) == ("mpicoll", "direct") for _, r in records)
+    for at, record in records:
         kind = record.get("record")
         if kind == "run":
             if record.get("schema") != SCHEMA:
@@ -32,6 +35,8 @@ def read(source: Source, asked: Asked) -> Found:
             if not record.get("complete"):
                 found.note(f"line {at}: a run that was stopped: {record.get('reason') or 'no reason given'}")
             open_run = 0
+        elif kind == "sample" and record.get("transport") == "staged" and direct:
+            found.leave(at, "staged, in a file that has direct rows too")
         elif kind == "sample":
             try:
                 _sample(found, at, record, launch, where)

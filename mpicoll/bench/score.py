@@ -28,7 +28,10 @@ def load(path: str) -> Times:
             except ValueError:  # the last line of a run that was killed
                 continue
             if row["record"] == "sample" and row["times_us"] and not row["wrong"]:
-                name = row.get("asked", row["algorithm"]) + " in place" * row.get("in_place", False)
+                staged = row.get("device") == "cuda" and row.get("transport") == "staged"
+                name = (
+                    row.get("asked", row["algorithm"]) + " staged" * staged + " in place" * row.get("in_place", False)
+                )
                 times[row["nbytes"]][row["library"], name, row["call"]] = np.array(row["times_us"])
     return times
 
