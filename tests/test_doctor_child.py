@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
+from launching import run
 
 from mpicoll.doctor import child
 
@@ -23,6 +24,14 @@ def test_host_messages_go_through():
     assert outcome.why == ""
     assert outcome.passed[0] == "two ranks"
     assert outcome.passed[-1] == "MPI_Allreduce on host memory"
+
+
+def test_a_trial_that_nobody_ends_ends_itself():
+    code = "import sys, time; sys.argv = ['trial', 'cpu', '1']; from mpicoll.doctor import trial\n"
+    code += "trial._arrays = lambda kind: time.sleep(1000); trial.main()"
+    done = run([sys.executable, "-c", code])
+    assert done.returncode == 1
+    assert "Timeout" in done.stderr
 
 
 def test_a_crash_is_named_with_its_stage():

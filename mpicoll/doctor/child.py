@@ -55,7 +55,7 @@ def trial(device: str, limit_s: float, started: Callable[[int], None] = lambda g
     mpirun = launcher()
     if mpirun is None:
         return Outcome(why="no mpirun beside this MPI library or on PATH", tried=False)
-    command = [mpirun, "-n", "2", sys.executable, "-m", "mpicoll.doctor.trial", device]
+    command = [mpirun, "-n", "2", sys.executable, "-m", "mpicoll.doctor.trial", device, str(limit_s)]
     return run(command, limit_s, started)
 
 

@@ -1,10 +1,11 @@
-"""python -m mpicoll.doctor.trial cpu|cuda, on two ranks: messages and a reduction, each told before and after.
+"""python -m mpicoll.doctor.trial cpu|cuda SECONDS, on two ranks: messages and a reduction, each told before and after.
 
 It may crash or hang; the parent reads what it said last.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -22,6 +23,7 @@ SIZES = {"8 B": 2, "64 KiB": 1 << 14, "4 MiB": 1 << 20}  # float32 elements: eag
 
 def main() -> int:
     """Try all stages; status 1 when one gave a wrong result."""
+    faulthandler.dump_traceback_later(float(sys.argv[2]), exit=True)  # also where nobody is left to end it
     arrays = _arrays(sys.argv[1])
     from mpi4py import MPI
 
