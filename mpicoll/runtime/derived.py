@@ -69,7 +69,7 @@ class Element:
         if use is Use.REDUCED:
             return Element(self.dtype, self.extent, self.begin, self.end, self.per)
         opaque = np.dtype((np.void, self.extent))
-        return Element(opaque, self.extent, self.begin, self.end, 1, _kept(datatype, self))
+        return Element(opaque, self.extent, self.begin, self.end, 1, _kept(datatype))
 
 
 def plain(dtype: np.dtype) -> Element:
@@ -94,7 +94,7 @@ def pack(memory: tuple[int, int] | None, kind: Element, counts: Sequence[int], d
     """Packed memory for blocks of elements; ``memory``: from where to where it is (None: MPI.BOTTOM)."""
     assert kind.datatype is not None
     array = np.empty(sum(counts) * kind.per, kind.dtype)
-    datatype, size, done = _kept(kind.datatype, array), kind.per * kind.dtype.itemsize, 0
+    datatype, size, done = _kept(kind.datatype), kind.per * kind.dtype.itemsize, 0
     pieces, ends = [], []
     for count, displ in zip(counts, displs):
         if not count * size:
@@ -175,13 +175,13 @@ def _dense(datatype: MPI.Datatype) -> bool:
     return True
 
 
-def _kept(datatype: MPI.Datatype, owner: Any) -> MPI.Datatype:
-    """A duplicate that lives as long as ``owner``: the caller may free his at any time."""
+def _kept(datatype: MPI.Datatype) -> MPI.Datatype:
+    """A duplicate that is freed when nobody holds it: the caller may free his at any time."""
     duplicate = datatype.Dup().Commit()
-    weakref.finalize(owner, _free, duplicate).atexit = False
+    weakref.finalize(duplicate, _free, duplicate.handle).atexit = False
     return duplicate
 
 
-def _free(datatype: MPI.Datatype) -> None:
+def _free(handle: int) -> None:
     if not MPI.Is_finalized():
-        datatype.Free()
+        MPI.Datatype.fromhandle(handle).Free()
