@@ -8,7 +8,7 @@ reduced must be dense: a user's operation sees its elements whole, MPI.SUM and t
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from mpi4py import MPI
 from mpi4py.util import dtlib
+
+from . import cut
 
 _QUAD = [t.handle for t in (MPI.REAL16, MPI.COMPLEX32) if t != MPI.DATATYPE_NULL]  # not NumPy's long double
 _dtypes: dict[int, np.dtype] = {}
@@ -96,9 +98,7 @@ def pack(memory: tuple[int, int] | None, kind: Element, counts: Sequence[int], d
     array = np.empty(sum(counts) * kind.per, kind.dtype)
     datatype, size, done = _kept(kind.datatype), kind.per * kind.dtype.itemsize, 0
     pieces, ends = [], []
-    for count, displ in zip(counts, displs):
-        if not count * size:
-            continue
+    for count, displ in _short(counts, displs, size):
         at: Any = MPI.BOTTOM
         if memory is not None:
             address = memory[0] + displ * kind.extent
@@ -107,6 +107,22 @@ def pack(memory: tuple[int, int] | None, kind: Element, counts: Sequence[int], d
         pieces.append(Piece([at, count, datatype], done, done + count * size))
         done += count * size
     return Packing(array, tuple(pieces), (min(ends, default=0), max(ends, default=0)))
+
+
+def pack_bytes(begin: int, end: int) -> tuple[Piece, ...]:
+    """The pieces of packed memory that is just a copy of what is at addresses begin..end."""
+    blocks = _short([end - begin], [0], 1)
+    return tuple(
+        Piece([MPI.memory.fromaddress(begin + at, count), count, MPI.BYTE], at, at + count) for count, at in blocks
+    )
+
+
+def _short(counts: Sequence[int], displs: Sequence[int], size: int) -> Iterator[tuple[int, int]]:
+    """Blocks that are messages: not empty, and not longer than a message may be."""
+    step = max(1, cut.LIMIT_BYTES // (size or 1))
+    for count, displ in zip(counts, displs):
+        for done in range(0, count if size else 0, step):
+            yield min(step, count - done), displ + done
 
 
 def calls(packing: Packing, comm: MPI.Intracomm, tag: int, *, back: bool) -> list:

@@ -171,13 +171,22 @@ def test_a_plan_behaves_as_a_persistent_request(comm):
 @some
 def test_communicators_made_from_it(comm):
     ours = mpicoll.Comm(comm, "ring" if comm.size > 1 else "auto")
-    group, half = ours.Get_group(), MPI.Group.Incl(ours.Get_group(), range((comm.size + 1) // 2))
+    group = ours.Get_group()
+    half = MPI.Group.Incl(group, range((comm.size + 1) // 2))
+    duplicate, request = ours.Idup()
+    request.Wait()
     made = [
-        ours.Dup(), ours.Clone(), ours.Dup(MPI.INFO_NULL), ours.Dup_with_info(MPI.INFO_NULL), ours.Idup()[0],
-        ours.Split(comm.rank % 2), ours.Split_type(MPI.COMM_TYPE_SHARED), ours.Create(half), ours.Create_group(group),
+        ours.Dup(),
+        ours.Dup(MPI.INFO_NULL),
+        ours.Dup_with_info(MPI.INFO_NULL),
+        ours.Clone(),
+        duplicate,
+        ours.Split(comm.rank % 2),
+        ours.Split_type(MPI.COMM_TYPE_SHARED),
+        ours.Create(half),
+        ours.Create_group(group),
         ours.Split(MPI.UNDEFINED),
-    ]  # fmt: skip
-    comm.Barrier()
+    ]
     for one in made:
         assert type(one) is mpicoll.Comm
         assert one.algorithm == ours.algorithm
@@ -188,7 +197,9 @@ def test_communicators_made_from_it(comm):
     assert made[-1] == MPI.COMM_NULL
     group.Free()
     half.Free()
-    assert type(ours.Create_cart([comm.size])) is MPI.Cartcomm
+    grid = ours.Create_cart([comm.size])
+    assert type(grid) is MPI.Cartcomm
+    grid.Free()
     assert ours == comm
     assert private(ours) is private(comm)
 

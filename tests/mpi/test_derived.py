@@ -6,6 +6,7 @@ from mpi4py import MPI
 from together import refused
 
 import mpicoll
+from mpicoll.runtime import cut
 
 pytestmark = pytest.mark.mpi
 some = pytest.mark.parametrize("comm", [1, 2, 5, 8], indirect=True)
@@ -126,6 +127,32 @@ def test_a_plan_keeps_its_datatype(comm):
     mpicoll.bcast([x, 1, other], p - 1, comm)
     assert (x == np.where(np.isin(np.arange(8), [0, 1, 4, 5]), p - 1, comm.rank)).all()
     other.Free()
+
+
+@some
+def test_a_handle_that_comes_again(comm):
+    # Were plans found by the handle of a datatype that was freed, the second one would be taken for the first.
+    x, root = np.empty(8), comm.size - 1
+    for turn in range(12):
+        each = MPI.DOUBLE.Create_vector(2, 1, 2 + turn % 3).Commit()
+        x[:] = comm.rank
+        mpicoll.bcast([x, 1, each], root, comm)
+        each.Free()
+        assert np.flatnonzero(x == root).tolist() == [0, 2 + turn % 3] or comm.rank == root
+
+
+@some
+def test_pieces_beyond_the_limit_of_mpi(comm, monkeypatch):
+    monkeypatch.setattr(cut, "LIMIT_BYTES", 48)
+    each = MPI.DOUBLE.Create_vector(2, 1, 2).Create_resized(0, 32).Commit()
+    x = np.full(4 * 7, float(comm.rank))
+    mpicoll.bcast([x, 7, each], comm.size - 1, comm)
+    assert (x.reshape(7, 4) == [comm.size - 1, comm.rank, comm.size - 1, comm.rank]).all()
+    each.Free()
+    x = np.arange(9.0 * comm.size)
+    mpicoll.Comm(comm).Reduce_scatter_block(None, x)
+    assert (x[:9] == comm.size * np.arange(9 * comm.rank, 9 * comm.rank + 9)).all()
+    assert (x[9:] == np.arange(9, 9.0 * comm.size)).all()
 
 
 @some
