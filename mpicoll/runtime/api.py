@@ -1,4 +1,4 @@
-"""The calls. Buffers are NumPy arrays of any shape, C or Fortran contiguous; errors are raised before any message.
+"""The calls. Buffers are contiguous arrays, or what ``spelling`` reads; errors are raised before any message.
 
 Each collective comes twice: at once, and as ``..._init``, a plan to be run again and again. The ``_init`` forms are
 collective and compare the ranks' arguments: what one rank alone can see wrong is raised on all. The others do so with
@@ -81,7 +81,8 @@ def allgather(
     """Every rank gets the chunks of all ranks, in rank order.
 
     recvbuf is cut in one chunk a rank: ``counts`` elements each, by default balanced (the first count mod p have one
-    more). sendbuf holds the own chunk, or is MPI.IN_PLACE when that lies in recvbuf already.
+    more). sendbuf holds the own chunk, or is MPI.IN_PLACE when that lies in recvbuf already. A recvbuf that is spelled
+    as that of an Allgatherv says itself how many elements come from each rank, and where they go.
     """
     _once("allgather", sendbuf, recvbuf, None, 0, comm, algorithm, counts)
 
@@ -166,13 +167,21 @@ def _key(buffer: Any) -> Any:
 
 def _part(part: Any) -> Any:
     """What makes a plan fit a count, a displacement, several, or a datatype; not one that may be freed."""
-    if isinstance(part, (list, tuple)):
-        return type(part) is list, *map(_part, part)  # (counts, displacements), or [counts]
-    if isinstance(part, MPI.Datatype) and part.is_predefined:
-        return "datatype", part.handle
-    if part is None or isinstance(part, (int, str)):
+    kind = type(part)
+    if kind is MPI.Datatype:
+        return _lasting[part.handle]
+    if kind is int or kind is str or part is None:
         return part
+    if kind is list or kind is tuple:
+        return kind, *map(_part, part)  # (counts, displacements), or [counts]
     raise TypeError
+
+
+_lasting = {  # what stands for a datatype in a key; the handle of one that may be freed could come again
+    datatype.handle: ("datatype", name)
+    for name, datatype in vars(MPI).items()
+    if type(datatype) is MPI.Datatype and datatype != MPI.DATATYPE_NULL
+}
 
 
 def _remember(args: Arguments, comm: Any, key: Any) -> Plan:

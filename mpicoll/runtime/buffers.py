@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from .derived import Packing, Piece, Use
+from .derived import Packing, Use, pack_bytes
 from .dlpack import host_array, is_dlpack
 from .memory import HOW, Flat, say
 from .spelling import parse, spell
@@ -128,8 +128,7 @@ def aside(part: Flat) -> Flat:
     if part.device is not None:
         raise ValueError("sendbuf is MPI.IN_PLACE and recvbuf in GPU memory: pass separate memory")
     array = np.empty(part.count, part.dtype)
-    message = [MPI.memory.fromaddress(part.address, part.nbytes), part.nbytes, MPI.BYTE] if part.nbytes else []
-    packing = Packing(array, (Piece(message, 0, part.nbytes),) if part.nbytes else (), part.region)
+    packing = Packing(array, pack_bytes(*part.region), part.region)
     return replace(part, address=array.ctypes.data, owner=(part.owner, array), packing=packing)
 
 

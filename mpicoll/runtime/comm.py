@@ -44,8 +44,10 @@ class Comm(MPI.Intracomm):
 
     def __new__(cls, comm: MPI.Intracomm | None = None, algorithm: str | Mapping[str, str] = "auto") -> Comm:
         """TypeError, ValueError: no intracommunicator, or no algorithm of that name."""
-        if comm is not None and not isinstance(comm, MPI.Intracomm):
+        if comm is not None and not isinstance(comm, MPI.Comm):
             raise TypeError(f"comm is {comm!r}: pass an mpi4py.MPI.Intracomm such as MPI.COMM_WORLD")
+        if comm and comm.Is_inter():
+            raise ValueError("comm is an intercommunicator: pass an intracommunicator, for example comm.Merge()")
         self = super().__new__(cls, comm)
         self.algorithm = _names(algorithm)
         return self

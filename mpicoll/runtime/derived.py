@@ -8,7 +8,7 @@ reduced must be dense: a user's operation sees its elements whole, MPI.SUM and t
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from mpi4py import MPI
 from mpi4py.util import dtlib
+
+from . import cut
 
 _QUAD = [t.handle for t in (MPI.REAL16, MPI.COMPLEX32) if t != MPI.DATATYPE_NULL]  # not NumPy's long double
 _dtypes: dict[int, np.dtype] = {}
@@ -69,7 +71,7 @@ class Element:
         if use is Use.REDUCED:
             return Element(self.dtype, self.extent, self.begin, self.end, self.per)
         opaque = np.dtype((np.void, self.extent))
-        return Element(opaque, self.extent, self.begin, self.end, 1, _kept(datatype, self))
+        return Element(opaque, self.extent, self.begin, self.end, 1, _kept(datatype))
 
 
 def plain(dtype: np.dtype) -> Element:
@@ -94,11 +96,9 @@ def pack(memory: tuple[int, int] | None, kind: Element, counts: Sequence[int], d
     """Packed memory for blocks of elements; ``memory``: from where to where it is (None: MPI.BOTTOM)."""
     assert kind.datatype is not None
     array = np.empty(sum(counts) * kind.per, kind.dtype)
-    datatype, size, done = _kept(kind.datatype, array), kind.per * kind.dtype.itemsize, 0
+    datatype, size, done = _kept(kind.datatype), kind.per * kind.dtype.itemsize, 0
     pieces, ends = [], []
-    for count, displ in zip(counts, displs):
-        if not count * size:
-            continue
+    for count, displ in _short(counts, displs, size):
         at: Any = MPI.BOTTOM
         if memory is not None:
             address = memory[0] + displ * kind.extent
@@ -107,6 +107,22 @@ def pack(memory: tuple[int, int] | None, kind: Element, counts: Sequence[int], d
         pieces.append(Piece([at, count, datatype], done, done + count * size))
         done += count * size
     return Packing(array, tuple(pieces), (min(ends, default=0), max(ends, default=0)))
+
+
+def pack_bytes(begin: int, end: int) -> tuple[Piece, ...]:
+    """The pieces of packed memory that is just a copy of what is at addresses begin..end."""
+    blocks = _short([end - begin], [0], 1)
+    return tuple(
+        Piece([MPI.memory.fromaddress(begin + at, count), count, MPI.BYTE], at, at + count) for count, at in blocks
+    )
+
+
+def _short(counts: Sequence[int], displs: Sequence[int], size: int) -> Iterator[tuple[int, int]]:
+    """Blocks that are messages: not empty, and not longer than a message may be."""
+    step = max(1, cut.LIMIT_BYTES // (size or 1))
+    for count, displ in zip(counts, displs):
+        for done in range(0, count if size else 0, step):
+            yield min(step, count - done), displ + done
 
 
 def calls(packing: Packing, comm: MPI.Intracomm, tag: int, *, back: bool) -> list:
@@ -175,13 +191,13 @@ def _dense(datatype: MPI.Datatype) -> bool:
     return True
 
 
-def _kept(datatype: MPI.Datatype, owner: Any) -> MPI.Datatype:
-    """A duplicate that lives as long as ``owner``: the caller may free his at any time."""
+def _kept(datatype: MPI.Datatype) -> MPI.Datatype:
+    """A duplicate that is freed when nobody holds it: the caller may free his at any time."""
     duplicate = datatype.Dup().Commit()
-    weakref.finalize(owner, _free, duplicate).atexit = False
+    weakref.finalize(duplicate, _free, duplicate.handle).atexit = False
     return duplicate
 
 
-def _free(datatype: MPI.Datatype) -> None:
+def _free(handle: int) -> None:
     if not MPI.Is_finalized():
-        datatype.Free()
+        MPI.Datatype.fromhandle(handle).Free()

@@ -7,6 +7,7 @@ is not 0 when a run on any number of ranks fails; ``rank.py`` says when it does.
 from __future__ import annotations
 
 import argparse
+import signal
 import subprocess
 import sys
 import tarfile
@@ -41,6 +42,7 @@ def main() -> int:
     parser.add_argument("-n", "--ranks", type=int, nargs="+", default=RANKS)
     parser.add_argument("mpirun", nargs="+", help="the launcher and its options")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what is launched must go too
     tests, bad = fetch(args.keep), []
     for ranks in args.ranks:
         began = time.monotonic()
