@@ -41,7 +41,7 @@ class Fit:
     residual = seconds / predicted - 1), calibrations among them. ``draws``: the parameters of each bootstrap draw.
     ``held_out``: a row a cell and way (``how``: algorithm, size, octaves) with its ``error``. ``notes``: what these
     cells cannot tell. ``forms``: the fits of libraries' runs, by collective and "library:algorithm".
-    ``compared``: calibrations beside the model.
+    ``compared``: calibrations beside the model. ``ratios``: (cells, launches) measured / predicted, NaN where none.
     """
 
     model: Model | None
@@ -52,6 +52,7 @@ class Fit:
     notes: tuple[str, ...] = ()
     forms: dict[tuple[str, str], FormFit] = field(default_factory=dict)
     compared: pd.DataFrame = field(default_factory=pd.DataFrame)
+    ratios: np.ndarray = field(default_factory=lambda: np.empty((0, 1)))
 
     @property
     def network(self) -> Network:
@@ -95,7 +96,8 @@ def fit_table(
     model = solution.model
     notes += _breaks(model) + said + _alone(cells)
     compared = _compared(model, calibrations)
-    return Fit(model, parameters, drawn, frame, held, tuple(notes), forms, compared)
+    ratios = cells.ratios(frame["predicted"].to_numpy())
+    return Fit(model, parameters, drawn, frame, held, tuple(notes), forms, compared, ratios)
 
 
 def _of_one_kind(

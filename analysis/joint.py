@@ -86,14 +86,14 @@ def bootstrap(solution: Solution, cells: Cells, draws: int, seed: int, progress:
     single = np.concatenate([*(one.at for one in cells.series if one.collective == "calibration"), np.empty(0, int)])
     found = np.zeros((draws, len(COLUMNS)))
     weights = 1 / (FLOOR**2 + cells.errors**2)
-    free = kept(solution.rows / cells.seconds[:, None])
+    rows, around = solution.rows * kept(solution.rows / cells.seconds[:, None]), solution.rows @ solution.model.theta
     for i in range(draws):
         times = _drawn_launches(cells, random)
         drawn = [whole[k] for k in random.integers(len(whole), size=len(whole))]
         at = np.concatenate([*drawn, single[random.integers(max(1, len(single)), size=len(single))]])
         at = at[np.isfinite(times[at])]
         if len(at):
-            found[i] = solve(solution.rows[at] * free, times[at], weights[at], 1e-6).theta
+            found[i] = solve(rows[at], times[at], weights[at], 1e-4, around[at]).theta
         if progress:
             progress((i + 1) / draws, "intervals")
     return found
