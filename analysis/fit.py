@@ -92,7 +92,7 @@ def fit_table(
     frame = cells.frame.assign(predicted=solution.rows @ solution.model.theta)
     frame["residual"] = frame["seconds"] / frame["predicted"] - 1
     parameters, said = _parameters(solution, cells, drawn)
-    held = held_out(cells, progress) if holding else pd.DataFrame()
+    held = held_out(cells, solution, progress) if holding else pd.DataFrame()
     model = solution.model
     notes += _breaks(model) + said + _alone(cells)
     compared = _compared(model, calibrations)

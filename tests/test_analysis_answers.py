@@ -19,6 +19,7 @@ from analysis.cells import gather, series_of
 from analysis.fit import fit_table
 from analysis.forms import ALLREDUCE, fit_form
 from analysis.held import held_out
+from analysis.joint import fit_cells
 from analysis.predict import predict
 from analysis.verdict import judge
 
@@ -138,16 +139,20 @@ def test_a_switch_is_named_and_one_size_of_ranks_is_said():
     assert one.notes[0].startswith("one number of ranks: all forms draw the same line")
 
 
-def test_held_out_errors_are_those_of_cells_not_seen():
+def test_held_out_errors_are_those_of_cells_not_seen(monkeypatch):
     table, calibrations = made(TRUE, FEW, (2, 4, 8), calibrated=True)
     table.loc[table["algorithm"] == "direct", "time_us"] *= 2
     cells = gather(pd.concat([table, calibrations]))
-    found = held_out(cells)
+    whole = fit_cells(cells.series, cells.seconds, cells.errors)
+    found = held_out(cells, whole)
     assert set(found["how"]) == {"algorithm", "size", "octaves"}
     of = found[found["how"] == "algorithm"].groupby("left_out")["error"].median()
     assert of["direct"] == pytest.approx(1, abs=0.05)
     assert abs(of["ring"]) < 0.1
     assert (found[found["how"] == "size"].shape[0]) == len(table) // 3
+    monkeypatch.setattr("analysis.held.MANY", 10)
+    quick = held_out(cells, whole)
+    assert quick["error"].to_numpy() == pytest.approx(found["error"].to_numpy(), abs=0.02)
 
 
 def test_never_pooled_with_ranks_that_share_cores():
