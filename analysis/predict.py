@@ -12,6 +12,7 @@ from mpicoll.schedule import Nodes
 
 from .cells import blocks
 from .fit import Fit
+from .joint import interval
 from .model import Series
 
 FAR = 2.0  # past so many times the measured range a prediction is called extrapolated
@@ -58,7 +59,7 @@ def predict(
     series = Series(collective, algorithm, size, nodes, sizes, np.arange(len(sizes)))
     rows = fit.model.rows(series)
     seconds = rows @ fit.model.theta
-    low, high = np.percentile(rows @ fit.draws.T, [2.5, 97.5], axis=1) if len(fit.draws) else (seconds, seconds)
+    low, high = interval(fit.draws @ rows.T) if fit.draws.shape[1] else (seconds, seconds)
     timed = (fit.cells["collective"] != "calibration").to_numpy()
     own = timed & (fit.cells["algorithm"] == algorithm).to_numpy()
     spread = _spread(fit.ratios[own if own.sum() >= FEWEST else timed])
