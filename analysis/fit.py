@@ -38,7 +38,7 @@ class Fit:
     """All that came of the cells, as data.
 
     ``cells``: a row a cell (collective, library, algorithm, size, nodes, nbytes, seconds, launches, predicted,
-    residual = seconds / predicted - 1), calibrations among them. ``draws``: (kinds, draws, parameters) of the bootstrap.
+    residual = seconds / predicted - 1), calibrations among them. ``draws``: (kinds, draws, parameters), bootstrapped.
     ``held_out``: a row a cell and way (``how``: algorithm, size, octaves) with its ``error``. ``notes``: what these
     cells cannot tell. ``forms``: the fits of libraries' runs, by collective and "library:algorithm".
     ``compared``: calibrations beside the model. ``ratios``: (cells, launches) measured / predicted, NaN where none.
