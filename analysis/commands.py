@@ -21,13 +21,18 @@ from .samples import Asked, RefusedError
 from .verdict import judge
 
 
-def fitted(options: argparse.Namespace) -> Fit:
-    """The fit of the runs that were named."""
+def asked(options: argparse.Namespace) -> Asked:
+    """What the person says where the files do not."""
+    return Asked(options.size, options.collective, options.unit, options.dtype)
+
+
+def fitted(options: argparse.Namespace, *, holding: bool = False) -> Fit:
+    """The fit of the runs that were named; ``holding``: with its held-out errors."""
     from .progress import bar
 
-    table, calibrations = load_all(options.runs, Asked(options.size))
+    table, calibrations = load_all(options.runs, asked(options))
     with bar() as progress:
-        return fit_table(on_nodes(table, options.per_node), calibrations, progress=progress)
+        return fit_table(on_nodes(table, options.per_node), calibrations, holding=holding, progress=progress)
 
 
 def on_nodes(table: pd.DataFrame, per_node: int | None) -> pd.DataFrame:
@@ -45,7 +50,7 @@ def on_nodes(table: pd.DataFrame, per_node: int | None) -> pd.DataFrame:
 
 def run_fit(options: argparse.Namespace) -> int:
     """Print the parameters, their intervals, what the cells cannot tell, and how far the model is off."""
-    found = fitted(options)
+    found = fitted(options, holding=not options.json)
     print(json.dumps(document(found), indent=1) if options.json else "\n".join(told(found)))
     return 0
 
@@ -143,22 +148,23 @@ def run_predict(options: argparse.Namespace) -> int:
     """Print a row an algorithm and size."""
     found = fitted(options)
     where = blocks(options.ranks, options.nodes) if options.nodes else options.ranks
-    seen = found.cells[found.cells["collective"] == options.collective] if len(found.cells) else found.cells
+    collective = options.collective or "allreduce"
+    seen = found.cells[found.cells["collective"] == collective] if len(found.cells) else found.cells
     names = options.algorithms.split(",") if options.algorithms else []
     names = names or [*dict.fromkeys(seen["algorithm"] if len(seen) else ())]
-    names = names or [name for collective, name in found.forms if collective == options.collective]
+    names = names or [name for of, name in found.forms if of == collective]
     if not names:
-        raise ValueError(f"no {options.collective} in these runs: name --algorithms")
+        raise ValueError(f"no {collective} in these runs: name --algorithms")
     rows = []
     for name in names:
-        made = predict(found, options.collective, name, where, options.bytes)
+        made = predict(found, collective, name, where, options.bytes)
         for nbytes, seconds, low, high, far in zip(options.bytes, *made):
             rows.append({"algorithm": name, "nbytes": nbytes, "seconds": float(seconds), "low": float(low)})
             rows[-1] |= {"high": float(high), "extrapolated": bool(far)}
     if options.json:
-        print(json.dumps({"prediction": 1, "collective": options.collective, "ranks": options.ranks, "rows": rows}))
+        print(json.dumps({"prediction": 1, "collective": collective, "ranks": options.ranks, "rows": rows}))
         return 0
-    print(f"# {options.collective}, {options.ranks} ranks, microseconds, 95 % of single cells between low and high")
+    print(f"# {collective}, {options.ranks} ranks, microseconds, 95 % of single cells between low and high")
     print(f"{'algorithm':<28} {'bytes':>12} {'time':>12} {'low':>12} {'high':>12}")
     for row in rows:
         figures_ = " ".join(f"{1e6 * row[name]:>12.5g}" for name in ("seconds", "low", "high"))
@@ -168,7 +174,7 @@ def run_predict(options: argparse.Namespace) -> int:
 
 def run_verdict(options: argparse.Namespace) -> int:
     """Print what is slow and what is fast, and the verdict; its exit status."""
-    found = judge(fitted(options), on_nodes(load(options.new, Asked(options.size)), options.per_node))
+    found = judge(fitted(options), on_nodes(load(options.new, asked(options)), options.per_node))
     cells, words = found.cells, found.cells["verdict"].value_counts()
     for cell in cells.itertuples():
         if options.all or cell.verdict in ("slow", "fast"):
@@ -205,7 +211,7 @@ def run_recommend(options: argparse.Namespace) -> int:
 
 
 def _known(options: argparse.Namespace, runs: Sequence[str]) -> pd.DataFrame:
-    rows = ours(on_nodes(load(runs, Asked(options.size)), options.per_node))
+    rows = ours(on_nodes(load(runs, asked(options)), options.per_node))
     if rows.empty:
         raise RefusedError(runs[0], None, "no row of a plan of ours")
     return rows.assign(nodes=rows["nodes"].fillna(1))

@@ -13,7 +13,7 @@ from mpicoll.schedule import Network, find
 from .cells import Cells, gather
 from .forms import FormFit, fit_form, foreign
 from .held import held_out
-from .joint import Progress, Solution, bootstrap, fit_cells
+from .joint import Progress, Solution, bootstrap, fit_cells, interval
 from .model import COLUMNS, Model, unit
 from .told import together, untold
 
@@ -38,20 +38,21 @@ class Fit:
     """All that came of the cells, as data.
 
     ``cells``: a row a cell (collective, library, algorithm, size, nodes, nbytes, seconds, launches, predicted,
-    residual = seconds / predicted - 1), calibrations among them. ``draws``: the parameters of each bootstrap draw.
+    residual = seconds / predicted - 1), calibrations among them. ``draws``: (kinds, draws, parameters), bootstrapped.
     ``held_out``: a row a cell and way (``how``: algorithm, size, octaves) with its ``error``. ``notes``: what these
     cells cannot tell. ``forms``: the fits of libraries' runs, by collective and "library:algorithm".
-    ``compared``: calibrations beside the model.
+    ``compared``: calibrations beside the model. ``ratios``: (cells, launches) measured / predicted, NaN where none.
     """
 
     model: Model | None
     parameters: tuple[Parameter, ...] = ()
-    draws: np.ndarray = field(default_factory=lambda: np.empty((0, len(COLUMNS))))
+    draws: np.ndarray = field(default_factory=lambda: np.empty((1, 0, len(COLUMNS))))
     cells: pd.DataFrame = field(default_factory=pd.DataFrame)
     held_out: pd.DataFrame = field(default_factory=pd.DataFrame)
     notes: tuple[str, ...] = ()
     forms: dict[tuple[str, str], FormFit] = field(default_factory=dict)
     compared: pd.DataFrame = field(default_factory=pd.DataFrame)
+    ratios: np.ndarray = field(default_factory=lambda: np.empty((0, 1)))
 
     @property
     def network(self) -> Network:
@@ -91,11 +92,12 @@ def fit_table(
     frame = cells.frame.assign(predicted=solution.rows @ solution.model.theta)
     frame["residual"] = frame["seconds"] / frame["predicted"] - 1
     parameters, said = _parameters(solution, cells, drawn)
-    held = held_out(cells, progress) if holding else pd.DataFrame()
+    held = held_out(cells, solution, progress) if holding else pd.DataFrame()
     model = solution.model
     notes += _breaks(model) + said + _alone(cells)
     compared = _compared(model, calibrations)
-    return Fit(model, parameters, drawn, frame, held, tuple(notes), forms, compared)
+    ratios = cells.ratios(frame["predicted"].to_numpy())
+    return Fit(model, parameters, drawn, frame, held, tuple(notes), forms, compared, ratios)
 
 
 def _of_one_kind(
@@ -167,7 +169,7 @@ def _parameters(solution: Solution, cells: Cells, draws: np.ndarray) -> tuple[tu
     """The parameters that occur, and what is to be said of them."""
     theta = solution.model.theta
     why = untold(solution.rows, theta, cells.seconds)
-    low, high = np.percentile(draws, [2.5, 97.5], axis=0) if len(draws) else (theta, theta)
+    low, high = interval(draws) if draws.shape[1] else (theta, theta)
     found, said = [], []
     occur = [i for i, name in enumerate(COLUMNS) if solution.rows[:, i].any()]
     for i in occur:
@@ -176,4 +178,4 @@ def _parameters(solution: Solution, cells: Cells, draws: np.ndarray) -> tuple[tu
         if i in why:
             said.append(f"{name}: {why[i]}")
     known = np.array([i for i in occur if i not in why], int)
-    return tuple(found), said + together(draws, known)
+    return tuple(found), said + together(draws.reshape(-1, len(COLUMNS)), known)

@@ -84,7 +84,7 @@ class FormFit:
     """The fit of one library's algorithm in one collective.
 
     ``frame``: a row a cell with ``predicted`` and ``residual``; ``whole``: median error, without sign, of each form on
-    the whole curve; ``notes``: what cannot be known.
+    the whole curve; ``notes``: what cannot be known; ``ratios``: measured / predicted, by launch.
     """
 
     collective: str
@@ -92,6 +92,7 @@ class FormFit:
     frame: pd.DataFrame
     whole: dict[str, float]
     notes: tuple[str, ...]
+    ratios: np.ndarray
 
     def curve(self, size: int, nbytes: np.ndarray, nodes: int | None = None) -> Curve:
         """Seconds for vectors of ``nbytes`` on ``size`` ranks; on as many a node as the runs had, if not said."""
@@ -161,7 +162,7 @@ def fit_form(cells: Cells, draws: int, seed: int) -> FormFit:
         at = (nbytes >= first) & (nbytes <= last)
         pieces.append(_piece(first, last, at, times, weights, matrices, len(np.unique(sizes)), draws, seed))
     notes = _notes(pieces, one)
-    fitted = FormFit(collective, tuple(pieces), frame, {}, tuple(notes))
+    fitted = FormFit(collective, tuple(pieces), frame, {}, tuple(notes), np.empty((0, 1)))
     predicted = np.zeros(len(frame))
     for size in np.unique(sizes):
         here = sizes == size
@@ -170,7 +171,7 @@ def fit_form(cells: Cells, draws: int, seed: int) -> FormFit:
     for name, rows in matrices.items():
         whole[name] = float(np.median(np.abs(times / (rows @ solve(rows, times, weights, 1e-6).theta) - 1)))
     frame = frame.assign(predicted=predicted, residual=times / predicted - 1)
-    return FormFit(collective, tuple(pieces), frame, whole, tuple(notes))
+    return FormFit(collective, tuple(pieces), frame, whole, tuple(notes), cells.ratios(predicted))
 
 
 def _cut(
@@ -232,9 +233,10 @@ def _piece(
     random = np.random.default_rng(seed)
     places = np.flatnonzero(at)
     drawn = []
+    around = matrices[form] @ theta
     for _ in range(draws):
         some = places[random.integers(n, size=n)]
-        drawn.append(solve(matrices[form][some], times[some], weights[some], 1e-4).theta)
+        drawn.append(solve(matrices[form][some], times[some], weights[some], 1e-4, around[some]).theta)
     return Piece(first, last, form, theta, np.array(drawn).reshape(-1, 3), others)
 
 

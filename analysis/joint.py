@@ -76,33 +76,41 @@ def two_levels(series: Sequence[Series]) -> bool:
 
 
 def bootstrap(solution: Solution, cells: Cells, draws: int, seed: int, progress: Progress | None = None) -> np.ndarray:
-    """The parameters of each draw: launches are drawn, and cells; (draws, COLUMNS). Paths and breaks stay.
+    """The parameters of draws of series and, where there are several, of launches: (kinds, draws, COLUMNS).
 
     Whole series (an algorithm on some ranks) are drawn, since what the model does not know of one is in all its sizes;
-    calibrations are drawn size by size, since each kind is the only one to tell what it tells.
+    calibrations size by size, since each kind is the only one to tell what it tells. Launches are drawn by themselves:
+    both at once would count the noise of a cell twice. Paths and breaks stay.
     """
     random = np.random.default_rng(seed)
     whole = [one.at for one in cells.series if one.collective != "calibration"]
     single = np.concatenate([*(one.at for one in cells.series if one.collective == "calibration"), np.empty(0, int)])
-    found = np.zeros((draws, len(COLUMNS)))
+    kinds = 1 if cells.by_launch is None else 2
+    found = np.zeros((kinds, draws, len(COLUMNS)))
     weights = 1 / (FLOOR**2 + cells.errors**2)
-    free = kept(solution.rows / cells.seconds[:, None])
+    rows, around = solution.rows * kept(solution.rows / cells.seconds[:, None]), solution.rows @ solution.model.theta
     for i in range(draws):
-        times = _drawn_launches(cells, random)
         drawn = [whole[k] for k in random.integers(len(whole), size=len(whole))]
         at = np.concatenate([*drawn, single[random.integers(max(1, len(single)), size=len(single))]])
-        at = at[np.isfinite(times[at])]
-        if len(at):
-            found[i] = solve(solution.rows[at] * free, times[at], weights[at], 1e-6).theta
+        found[0, i] = solve(rows[at], cells.seconds[at], weights[at], 1e-4, around[at]).theta
+        if kinds == 2:
+            times = _drawn_launches(cells, random)
+            at = np.flatnonzero(np.isfinite(times))
+            found[1, i] = solve(rows[at], times[at], weights[at], 1e-4, around[at]).theta
         if progress:
             progress((i + 1) / draws, "intervals")
     return found
 
 
+def interval(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The 95 % interval of values (kinds, draws, ...): the wider side of each kind."""
+    low, high = np.percentile(draws, [2.5, 97.5], axis=1)
+    return low.min(axis=0), high.max(axis=0)
+
+
 def _drawn_launches(cells: Cells, random: np.random.Generator) -> np.ndarray:
     """The cells' times in launches that are drawn."""
-    if cells.by_launch is None:
-        return cells.seconds
+    assert cells.by_launch is not None
     launches = cells.by_launch.shape[1]
     chosen = cells.by_launch[:, random.integers(launches, size=launches)]
     chosen = np.sort(chosen, axis=1)  # NaN last

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -39,6 +40,10 @@ class Breaks(NamedTuple):
     switch: float = np.inf
     cache: float = np.inf
 
+    def past(self, nbytes: np.ndarray) -> np.ndarray:
+        """The part of a vector that a cache does not hold."""
+        return np.maximum(0, 1 - self.cache / nbytes) if self.cache < np.inf else 0 * nbytes
+
 
 UNBROKEN = Breaks()
 
@@ -66,7 +71,7 @@ class Model:
     breaks: Breaks = UNBROKEN
     levels: bool = False
 
-    @property
+    @cached_property
     def costs(self) -> Costs:
         """What a walk needs."""
         level = self.theta[LEVEL].reshape(4, 2).copy()
@@ -89,7 +94,7 @@ class Model:
         """(cells, COLUMNS): the counts of a series. ValueError: no such algorithm, or not on these ranks."""
         nbytes = np.asarray(series.nbytes, float)
         found = np.zeros((len(nbytes), len(COLUMNS)))
-        past = np.maximum(0, 1 - self.breaks.cache / nbytes) if np.isfinite(self.breaks.cache) else 0 * nbytes
+        past = self.breaks.past(nbytes)
         if series.collective == "calibration":
             _calibration(series, found, nbytes, past, self)
             return found

@@ -10,7 +10,9 @@ import pandas as pd
 
 from mpicoll.schedule import Nodes
 
+from .cells import blocks
 from .fit import Fit
+from .joint import interval
 from .model import Series
 
 FAR = 2.0  # past so many times the measured range a prediction is called extrapolated
@@ -46,21 +48,22 @@ def predict(
         raise ValueError("a vector without bytes takes no time: give 1 or more")
     if form := fit.forms.get((collective, algorithm)):
         curve = form.curve(size, sizes, None if nodes is None else len(set(nodes)))
-        return _within(curve.seconds, curve.low, curve.high, _spread(form.frame), _far(form.frame, size, sizes))
+        return _within(curve.seconds, curve.low, curve.high, _spread(form.ratios), _far(form.frame, size, sizes))
     if fit.model is None:
         raise ValueError(f"no row of a plan of ours: {algorithm} cannot be predicted{_known(fit)}")
     if ":" in algorithm and algorithm.partition(":")[0] in LIBRARIES:
         raise ValueError(f"{algorithm} of {collective} is not in the runs{_known(fit)}")
     if nodes is None and fit.model.levels:
-        nodes = (0,) * size if _one_node(fit, size) else tuple(range(size))
+        per_node = int((fit.cells["size"] / fit.cells["nodes"]).max())  # as many as the runs had
+        nodes = blocks(size, -(-size // per_node))
     series = Series(collective, algorithm, size, nodes, sizes, np.arange(len(sizes)))
     rows = fit.model.rows(series)
     seconds = rows @ fit.model.theta
-    low, high = np.percentile(rows @ fit.draws.T, [2.5, 97.5], axis=1) if len(fit.draws) else (seconds, seconds)
-    cells = fit.cells[fit.cells["collective"] != "calibration"]
-    own = cells[cells["algorithm"] == algorithm]
-    spread = _spread(own if len(own) >= FEWEST else cells)
-    return _within(seconds, low, high, spread, _far(cells, size, sizes))
+    low, high = interval(fit.draws @ rows.T) if fit.draws.shape[1] else (seconds, seconds)
+    timed = (fit.cells["collective"] != "calibration").to_numpy()
+    own = timed & (fit.cells["algorithm"] == algorithm).to_numpy()
+    spread = _spread(fit.ratios[own if own.sum() >= FEWEST else timed])
+    return _within(seconds, low, high, spread, _far(fit.cells[timed], size, sizes))
 
 
 def _within(
@@ -73,20 +76,15 @@ def _within(
     return Prediction(seconds, seconds * np.exp(-down), seconds * np.exp(up), far)
 
 
-def _spread(cells: pd.DataFrame) -> tuple[float, float]:
-    """How many times below and above the model cells are, 95 of 100."""
-    low, high = np.percentile(1 + cells["residual"].to_numpy(float), [2.5, 97.5])
+def _spread(ratios: np.ndarray) -> tuple[float, float]:
+    """How many times below and above the model cells of single launches are, 95 of 100."""
+    low, high = np.nanpercentile(ratios, [2.5, 97.5])
     return max(1.0, 1 / low), max(1.0, high)
 
 
 def _known(fit: Fit) -> str:
     names = ", ".join(f"{name} ({collective})" for collective, name in fit.forms)
     return f": there are {names}" if names else ""
-
-
-def _one_node(fit: Fit, size: int) -> bool:
-    cells = fit.cells
-    return size <= int((cells["size"] / cells["nodes"]).max())
 
 
 def _far(cells: pd.DataFrame, size: int, sizes: np.ndarray) -> np.ndarray:

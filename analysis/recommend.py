@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from mpicoll.schedule import Network, find
 
-KEEP = 0.05  # the algorithm so far stays while it is within this of the best: breakpoints are then few and certain
+# The algorithm so far stays while it is within this of the best, or their intervals meet: changes are few and certain.
+KEEP = 0.05
 COLUMNS = ("collective", "algorithm", "size", "nodes", "nbytes", "time_us")
 
 
@@ -35,6 +36,7 @@ class Advice:
 def recommend(samples: pd.DataFrame, scored: pd.DataFrame | None = None) -> Advice:
     """Choose by ``samples`` (a row a cell and launch; COLUMNS); score by ``scored``, another launch (default: these).
 
+    Where ``low_us`` and ``high_us`` tell, what cannot be told from the best is no regret.
     ValueError: a column is missing.
     """
     for frame in (samples, scored if scored is not None else samples):
@@ -48,12 +50,13 @@ def recommend(samples: pd.DataFrame, scored: pd.DataFrame | None = None) -> Advi
             allowed = {name: t for name, t in row.items() if find(collective, name).identical}
             if not allowed:
                 continue
-            best = min(allowed, key=lambda name: allowed[name])
-            if not chosen or allowed.get(chosen[-1][1], np.inf) > (1 + KEEP) * allowed[best]:
-                chosen.append([int(nbytes), best])
+            best = min(allowed.values())
+            if not chosen or _worse(allowed.get(chosen[-1][1]), best):
+                chosen.append([int(nbytes), min(allowed, key=lambda name: allowed[name])])
             true = by_score.get((collective, size, nodes), {}).get(nbytes, {})
             if chosen[-1][1] in true:
-                regret.append(true[chosen[-1][1]] / min(true.values()) - 1)
+                mine, oracle = true[chosen[-1][1]], min(true.values())
+                regret.append(mine.time / oracle.time - 1 if _apart(mine, oracle) else 0.0)
         if chosen:
             chosen[0][0] = 0  # what is below the smallest size is nearest to it
             per_node = -(-size // nodes)
@@ -75,10 +78,30 @@ def tuning(advice: Advice, network: Network, source: str) -> dict[str, Any]:
     return {"tuning": 1, "source": source, "network": parameters, "measured": advice.measured}
 
 
-def _times(samples: pd.DataFrame) -> dict[tuple[str, int, int], dict[float, dict[str, float]]]:
-    """Median over launches: (collective, size, nodes) -> bytes -> algorithm -> microseconds."""
+class _Timed(NamedTuple):
+    """Microseconds, and the 95 % interval where it is known; NaN else."""
+
+    time: float
+    low: float
+    high: float
+
+
+def _apart(slow: _Timed, fast: _Timed) -> bool:
+    """Whether their intervals do not meet; what has no interval is taken at its word."""
+    return slow is not fast and not slow.low <= fast.high
+
+
+def _worse(so_far: _Timed | None, best: _Timed) -> bool:
+    """Whether to change: not measured here, or so much slower that it is certain."""
+    return so_far is None or (so_far.time > (1 + KEEP) * best.time and _apart(so_far, best))
+
+
+def _times(samples: pd.DataFrame) -> dict[tuple[str, int, int], dict[float, dict[str, _Timed]]]:
+    """Medians over launches: (collective, size, nodes) -> bytes -> algorithm -> time."""
     keys = ["collective", "size", "nodes", "nbytes", "algorithm"]
-    found: dict[tuple[str, int, int], dict[float, dict[str, float]]] = {}
-    for (collective, size, nodes, nbytes, name), time in samples.groupby(keys)["time_us"].median().items():
-        found.setdefault((collective, size, nodes), {}).setdefault(nbytes, {})[name] = float(time)
+    columns = samples.reindex(columns=[*keys, "time_us", "low_us", "high_us"])
+    found: dict[tuple[str, int, int], dict[float, dict[str, _Timed]]] = {}
+    for row in columns.groupby(keys, as_index=False).median().itertuples(index=False):
+        place = found.setdefault((row.collective, row.size, row.nodes), {})
+        place.setdefault(row.nbytes, {})[row.algorithm] = _Timed(row.time_us, row.low_us, row.high_us)
     return found

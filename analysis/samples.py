@@ -35,7 +35,7 @@ _TYPES = {
 DTYPES = {name: (ours, nbytes) for ours, (nbytes, names) in _TYPES.items() for name in (ours, *names.split())}
 
 
-_LARGEST = 2**62  # fits the table's columns
+LARGEST = 2**62  # fits the table's columns
 
 
 class RefusedError(Exception):
@@ -152,7 +152,7 @@ class Found:
         if (size := self.size(row.line, row.size)) != row.size:
             row = row._replace(size=size)
         whole = (row.nbytes, row.size, row.nodes, row.count, row.n_samples, row.wrong, row.segment_bytes)
-        if not all(value is None or (isinstance(value, int) and value < _LARGEST) for value in whole):
+        if not all(value is None or (isinstance(value, int) and value < LARGEST) for value in whole):
             self.refuse(row.line, "a figure that is no whole number, or one past all measure")
         if not math.isfinite(time_us) or time_us < 0:
             self.refuse(row.line, f"{time_us} is no time")

@@ -65,12 +65,16 @@ class Step:
 
 @dataclass(frozen=True)
 class Looked:
-    """A schedule as arrays; ``ranks`` is 1 where all do alike. ``flat``: (chunks, inside, how often) of a message."""
+    """A schedule as arrays; ``ranks`` is 1 where all do alike.
+
+    ``flat``, where no parameter changes the path: (chunks, inside, how often) of each kind of message; chunks reduced;
+    rounds.
+    """
 
     chunks: int
     ranks: int
     steps: tuple[Step, ...]
-    flat: np.ndarray | None
+    flat: tuple[list[tuple[int, bool, int]], int, int] | None
 
 
 @lru_cache(maxsize=KEPT)
@@ -90,7 +94,8 @@ def look(collective: str, algorithm: str, size: int, nodes: Nodes | None) -> Loo
     for shape in shapes:
         for message in shape.messages:
             often[message] = often.get(message, 0) + 1
-    flat = np.array([(chunks, inside, n) for (chunks, inside), n in often.items()]).reshape(-1, 3)
+    messages = [(chunks, inside, n) for (chunks, inside), n in often.items()]
+    flat = messages, sum(shape.reduced for shape in shapes), sum(bool(shape.messages) for shape in shapes)
     return Looked(schedule.chunks, 1, steps, None if mixed else flat)
 
 
@@ -167,14 +172,15 @@ def counts(looked: Looked, nbytes: np.ndarray, costs: Costs, excess: np.ndarray 
 def _sum(looked: Looked, each: np.ndarray, switch: float) -> np.ndarray:
     found = np.zeros((len(each), COUNTS))
     assert looked.flat is not None
-    for chunks, inside, often in looked.flat.tolist():
+    messages, reduced, rounds = looked.flat
+    for chunks, inside, often in messages:
         nbytes = chunks * each
         long = nbytes > switch
         for column, which in ((4 * inside, ~long), (4 * inside + 2, long)):
             found[:, column] += often * which
             found[:, column + 1] += often * nbytes * which
-    found[:, REDUCED] = sum(int(step.reduced.sum()) for step in looked.steps) * each
-    found[:, ROUNDS] = sum(bool(step.batches) for step in looked.steps)
+    found[:, REDUCED] = reduced * each
+    found[:, ROUNDS] = rounds
     return found
 
 

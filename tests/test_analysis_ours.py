@@ -42,6 +42,7 @@ def test_what_is_taken_and_left(tmp_path):
     one = found(tmp_path, lines(RUN, sample(), {"record": "calibration"}, *bad, sample(16, (4, 2)), END))
     assert cells(one) == [(0, 8, 2.5), (0, 16, 3.0)]
     assert {reason.split(":")[0]: where for reason, where in one.left.items()} == {
+        "a calibration without size, kind or times": [3],
         "failed its check": [4],
         "skipped by the bench": [5],
         "0 bytes": [6],
@@ -113,6 +114,33 @@ def test_refusals(tmp_path, text, line, word):
     with pytest.raises(RefusedError) as error:
         found(tmp_path, text, size=2)
     assert (error.value.line, word in error.value.reason) == (line, True), str(error.value)
+
+
+def test_calibrations_and_the_place_of_ranks(tmp_path):
+    ranks = [{"rank": i, "node": i % 2, "cores": [0, 1]} for i in range(4)]
+    level = {"record": "calibration", "kind": "exchange", "level": "across", "nbytes": 8, "times_us": [3.0, 1.0, 2.0]}
+    one = found(tmp_path, lines(RUN | {"size": 4, "ranks": ranks}, level, sample(size=4), END))
+    assert one.rows[0].placement == "0,1,0,1"
+    assert one.rows[0].crowded is False
+    row = one.calibrations[0]
+    assert (row.collective, row.algorithm, row.nbytes, row.time_us, row.size) == (
+        "calibration", "exchange across", 8, 2.0, 4,
+    )  # fmt: skip
+    in_blocks = [rank | {"node": rank["rank"] // 2, "cores": [0]} for rank in ranks]
+    one = found(tmp_path, lines(RUN | {"size": 4, "ranks": in_blocks}, sample(size=4), END))
+    assert (one.rows[0].placement, one.rows[0].crowded) == (None, True)
+
+
+@pytest.mark.parametrize(
+    "odd", [{"wrong": 1}, {"nbytes": 0}, {"size": 1}, {"times_us": [0.0]}, {"skipped": "too large"}, {"low_us": None},
+            {"nodes": None}, {"dtype": None}, {"times_us": list(range(1, 31)), "low_us": None, "high_us": None}, {}]
+)  # fmt: skip
+def test_blocks_give_what_single_records_give(tmp_path, monkeypatch, odd):
+    text = lines(RUN, *(sample(8 << i) for i in range(5)), sample() | odd, *(sample(16 << i) for i in range(5)), END)
+    fast = found(tmp_path, text)
+    monkeypatch.setattr("analysis.readers.ours.read_block", lambda *_: None)
+    slow = found(tmp_path, text)
+    assert (fast.rows, fast.left, fast.notes) == (slow.rows, slow.left, slow.notes)
 
 
 TIME = st.floats(1e-3, 1e7).map(lambda time: round(time, 3))

@@ -44,6 +44,16 @@ def test_census_is_never_recommended():
     assert not recommend(frame({"census": [1.0]})).measured
 
 
+def test_what_cannot_be_told_apart_is_kept_and_no_regret():
+    times = {"ring": [5.0, 6.0, 9.0], "direct": [9.0, 5.0, 5.0]}
+    wide = frame(times).assign(low_us=lambda f: f["time_us"] - 1, high_us=lambda f: f["time_us"] + 1)
+    advice = recommend(wide)
+    assert [nbytes for nbytes, _ in advice.measured[0]["algorithms"]] == [0, 8 << 6]
+    assert advice.regret.tolist() == [0, 0, 0]
+    narrow = wide.assign(low_us=wide["time_us"], high_us=wide["time_us"])
+    assert [nbytes for nbytes, _ in recommend(narrow).measured[0]["algorithms"]] == [0, 8 << 3]
+
+
 def test_the_runtime_follows_it():
     advice = recommend(frame({"ring": [9, 5], "chain@2": [1, 9]}))
     network = Network(2e-6, 1e-9, inner=(1e-6, 1e-10))

@@ -3,77 +3,124 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..samples import Asked, Found, Row, median_interval
+from .ours_fast import BLOCK, SAMPLE, read_block
 from .text import Source
 
 SCHEMA = 1
 _RUN = '{"record":"run"'
+_STAGED = re.compile(r'"transport"\s*:\s*"staged"')
 _DECODER = json.JSONDecoder()
 
 
 def read(source: Source, asked: Asked) -> Found:
     """Every whole sample of every launch in the file."""
     found = Found(source.file, "ours", asked)
-    launch, runs, open_run, known = 0, 0, 0, set[Any]()
-    where: dict[str, Any] = {}
-    records = list(_records(found, source))
+    state = _State()
+    lines = source.text.split("\n")
+    last = len(lines)
+    while last and not lines[last - 1].strip():
+        last -= 1
     # The same algorithm by two transports is two algorithms, of which one is read: the one that a GPU is bought for.
-    direct = any((r.get("library"), r.get("transport")) == ("mpicoll", "direct") for _, r in records)
-    for at, record in records:
+    staged = [at for at, line in enumerate(lines, 1) if _STAGED.search(line)] if _STAGED.search(source.text) else []
+    state.direct = bool(staged) and any(_direct(line) for line in lines)
+    others = [at for at, line in enumerate(lines, 1) if not line.startswith(SAMPLE)]
+    others = sorted({*others, *staged})
+    others.append(last + 1)
+    at = 1
+    for other in others:
+        for begin in range(at, other, BLOCK):
+            end = min(other, begin + BLOCK)
+            rows = read_block(begin, lines[begin - 1 : end - 1], state.launch, asked.size, state.where)
+            if rows is None:
+                _slowly(found, state, range(begin, end), lines, last)
+            else:
+                found.rows += rows
+        _slowly(found, state, range(other, min(other, last) + 1), lines, last)
+        at = other + 1
+    if state.open_run:
+        found.note(f"line {state.open_run}: a run without its end")
+    return found.whole()
+
+
+def _direct(line: str) -> bool:
+    """Whether a line is one of our algorithms, direct."""
+    try:
+        record = json.loads(line) if '"direct"' in line else None
+    except (ValueError, RecursionError):  # cut or joined, which is said where it is read
+        return False
+    return isinstance(record, dict) and (record.get("library"), record.get("transport")) == ("mpicoll", "direct")
+
+
+def _slowly(found: Found, state: _State, places: range, lines: list[str], last: int) -> None:
+    """Line by line, with a word on whatever is wrong."""
+    for at in places:
+        for record in _records(found, at, lines[at - 1].strip(), last):
+            state.take(found, at, record)
+
+
+@dataclass
+class _State:
+    """What the records so far say of those that follow."""
+
+    direct: bool = False
+    launch: int = 0
+    runs: int = 0
+    open_run: int = 0
+    where: dict[str, Any] = field(default_factory=dict)
+    known: set[str] = field(default_factory=set)
+
+    def take(self, found: Found, at: int, record: dict[str, Any]) -> None:
+        """One record."""
         kind = record.get("record")
         if kind == "run":
             if record.get("schema") != SCHEMA:
                 found.refuse(at, f"schema {record.get('schema')!r}; this reads schema {SCHEMA}")
-            if open_run:
-                found.note(f"line {open_run}: a run that was cut short")
-            launch, runs, open_run = launch + bool(runs), runs + 1, at
-            where = _where(record)
+            if self.open_run:
+                found.note(f"line {self.open_run}: a run that was cut short")
+            self.launch, self.runs, self.open_run = self.launch + bool(self.runs), self.runs + 1, at
+            self.where = _where(record)
         elif kind == "end":
             if not record.get("complete"):
                 found.note(f"line {at}: a run that was stopped: {record.get('reason') or 'no reason given'}")
-            open_run = 0
-        elif kind == "sample" and record.get("transport") == "staged" and direct:
+            self.open_run = 0
+        elif kind == "sample" and record.get("transport") == "staged" and self.direct:
             found.leave(at, "staged, in a file that has direct rows too")
         elif kind == "sample":
             try:
-                _sample(found, at, record, launch, where)
+                _sample(found, at, record, self.launch, self.where)
             except (KeyError, TypeError, ValueError) as error:
                 found.refuse(at, f"not a sample of ours: {type(error).__name__} {error}")
         elif not isinstance(kind, str):
             found.refuse(at, "a line without the kind of its record")
         elif kind == "calibration":
-            _calibration(found, at, record, launch, where)
-        elif kind not in known:
-            known.add(kind)
+            _calibration(found, at, record, self.launch, self.where)
+        elif kind not in self.known:
+            self.known.add(kind)
             found.note(f"line {at}: records of kind {kind!r} are passed over")
-    if open_run:
-        found.note(f"line {open_run}: a run without its end")
-    return found.whole()
 
 
-def _records(found: Found, source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of a file. A cut one may be followed on its line by the next run, when files were joined."""
-    lines = source.text.split("\n")
-    last = max((at for at, line in enumerate(lines, 1) if line.strip()), default=0)
-    for at, line in enumerate(lines, 1):
-        rest = line.strip()
-        while rest:
-            try:
-                record, end = _DECODER.raw_decode(rest)
-            except (ValueError, RecursionError):
-                after = rest.find(_RUN, 1)
-                if after < 0 and at < last:
-                    found.refuse(at, "a damaged line in the middle of the file")
-                found.leave(at, "cut row")
-                rest = rest[after:] if after > 0 else ""
-                continue
-            if not isinstance(record, dict):
-                found.refuse(at, "a line that is no record")
-            yield at, record
-            rest = rest[end:].lstrip()
+def _records(found: Found, at: int, rest: str, last: int) -> Iterator[dict[str, Any]]:
+    """The objects of a line. A cut one may be followed on its line by the next run, when files were joined."""
+    while rest:
+        try:
+            record, end = _DECODER.raw_decode(rest)
+        except (ValueError, RecursionError):
+            after = rest.find(_RUN, 1)
+            if after < 0 and at < last:
+                found.refuse(at, "a damaged line in the middle of the file")
+            found.leave(at, "cut row")
+            rest = rest[after:] if after > 0 else ""
+            continue
+        if not isinstance(record, dict):
+            found.refuse(at, "a line that is no record")
+        yield record
+        rest = rest[end:].lstrip()
 
 
 def _sample(found: Found, at: int, record: dict[str, Any], launch: int, where: dict[str, Any]) -> None:
