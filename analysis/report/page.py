@@ -119,7 +119,8 @@ def launches(runs: Sequence[Facts], expected: int | None) -> list[dict[str, Any]
         count = len(named) + sum(run.whole and run.launch is None for run in own)
         begun = len({run.launch for run in own if run.launch is not None}) + sum(run.launch is None for run in own)
         wanted = begun if expected is None else expected
-        missing = [str(i) for i in range(1, wanted + 1) if str(i) not in named] if count < wanted and named else []
+        counted = bool(named) and all(name.isdecimal() for name in named)  # others' names do not say which are missing
+        missing = [str(i) for i in range(1, wanted + 1) if str(i) not in named] if count < wanted and counted else []
         text = f"{count} of {wanted} whole" + (f", missing {_list(missing)}" if missing else "")
         found.append({"size": size, "text": text, "short": count < wanted})
     return found
