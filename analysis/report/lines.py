@@ -101,7 +101,7 @@ def speedup(case: Case, size: int, series: Series, look: Look) -> Drawn | None:
     bytes_axis(axes, sizes(kept.values()))
     axes.set_yscale("log", base=2)
     low, high = axes.get_ylim()
-    ticks = [t for t in (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8, 16, 32) if low <= t <= high]
+    ticks = [t for t in (1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 1, 1.5, 2, 3, 4, 8, 16, 32) if low <= t <= high]
     axes.set_yticks(ticks, [f"{t:.3g}x" for t in ticks])
     axes.set_ylabel("speed-up over the MPI call")
     axes.grid(alpha=0.3)
