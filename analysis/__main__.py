@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from .export import options as export_options
 from .load import files, load_file, summary
+from .report import options as report_options
 from .samples import COLLECTIVES, DTYPES, Asked, Found, RefusedError, table
 
 
@@ -47,6 +49,7 @@ def parser() -> argparse.ArgumentParser:
     _runs(load)
     load.add_argument("--to", nargs=2, metavar=("FORMAT", "FILE"), help="csv or parquet: write the table to FILE")
     _answers(commands)
+    _export_and_report(commands)
     return top
 
 
@@ -115,6 +118,18 @@ def _sizes(text: str) -> list[int]:
     return found
 
 
+def _export_and_report(commands: argparse._SubParsersAction) -> None:
+    for name, text, options in (
+        ("export", "the same advice as a tuning file of Open MPI, MPICH, Intel MPI or NCCL", export_options.add),
+        ("report", "one HTML page of all that the runs say", report_options.add),
+    ):
+        command = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
+        put = command.add_argument
+        put("runs", nargs="+", metavar="RUNS", help="files, or directories of them; FILE@P: of P ranks")
+        put("--size", type=_positive, metavar="P", help="ranks, where the files do not say")
+        options(put)
+
+
 def _load(options: argparse.Namespace) -> int:
     """Every file is tried, so that one call tells all that is wrong."""
     asked = Asked(options.size, options.collective, options.unit, options.dtype)
@@ -157,16 +172,29 @@ def _writable(form: str, file: str) -> None:
         raise RefusedError(file, None, "no such directory")
 
 
+def _slow(options: argparse.Namespace) -> int:
+    """The commands that import scipy, which is slow."""
+    if options.command == "export":
+        from .export.command import run
+
+        return run(options)
+    if options.command == "report":
+        from .report.command import run as run_report
+
+        return run_report(options)
+    from . import commands
+
+    command: Callable[[argparse.Namespace], int] = getattr(commands, f"run_{options.command}")
+    return command(options)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status: 0, or 2 after one line that says why; a verdict has its own."""
     options = parser().parse_args(arguments)
     try:
         if options.command == "load":
             return _load(options)
-        from . import commands  # scipy is slow to import
-
-        run: Callable[[argparse.Namespace], int] = getattr(commands, f"run_{options.command}")
-        return run(options)
+        return _slow(options)
     except (RefusedError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2

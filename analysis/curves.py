@@ -1,0 +1,79 @@
+"""The fit as a report and an export want it: a curve of any series of the runs, or a reason why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from mpicoll.schedule import Nodes, find
+from mpicoll.schedule.price import shape
+
+from .cells import blocks
+from .fit import Fit, fit_table
+from .predict import predict
+
+DRAWS = 200
+DEAR = 12_000  # messages of a schedule; more than so many are not looked at one by one
+
+
+class Curve(NamedTuple):
+    """Microseconds over the bytes asked for, their 95 % interval, and whether each is extrapolated."""
+
+    time_us: np.ndarray
+    low_us: np.ndarray
+    high_us: np.ndarray
+    extrapolated: np.ndarray
+
+
+class Curves:
+    """A fit to draw from."""
+
+    def __init__(self, fit: Fit) -> None:
+        self.fit = fit
+
+    @property
+    def residuals(self) -> pd.DataFrame:
+        """The cells of our plans (collective, algorithm, size, nbytes, residual = measured / predicted - 1)."""
+        cells = self.fit.cells
+        return cells[cells["collective"] != "calibration"] if len(cells) else cells
+
+    def curve(self, collective: str, algorithm: str, size: int, nodes: int, nbytes: Sequence[float]) -> Curve:
+        """The time of an algorithm of ours, or of a library's as "mpi:default".
+
+        Of very many messages all count as leaving their node, so that ranks do alike and one speaks for all.
+        ValueError: there is no such, not on these ranks, or too large to look at.
+        """
+        placed = blocks(size, nodes)
+        ours = (collective, algorithm) not in self.fit.forms and self.fit.model is not None
+        if ours and _messages(collective, algorithm, size, placed) > DEAR:
+            placed = tuple(range(size))
+        found = predict(self.fit, collective, algorithm, placed, nbytes)
+        return Curve(found.seconds * 1e6, found.low * 1e6, found.high * 1e6, found.extrapolated)
+
+
+@lru_cache(maxsize=1024)
+def _messages(collective: str, algorithm: str, size: int, nodes: Nodes) -> int:
+    """About as many as there are. ValueError: too many, and ranks do not do alike."""
+    known = find(collective, algorithm)
+    schedule = known.schedule(size, nodes=nodes)
+    ranks = (0, 1, size // 2, size - 1)
+    looked = [schedule.program(rank) for rank in ranks]
+    messages = size * sum(len(sends) for program in looked for sends, _ in program) // len(ranks)
+    shapes = [[shape(rank, step, None) for step in program] for rank, program in zip(ranks, looked)]
+    if messages > DEAR and (known.kind == "levels" or not all(one == shapes[0] for one in shapes)):
+        raise ValueError(f"{algorithm} on {size} ranks: some {messages} messages, which differ from rank to rank")
+    return messages
+
+
+def curves(
+    table: pd.DataFrame, calibrations: pd.DataFrame, progress: Callable[[float, str], None] | None = None
+) -> Curves:
+    """Fit a table. ValueError: there is nothing that can be fitted."""
+    known = table[table["size"].notna()]
+    if known.empty:
+        raise ValueError("how many ranks is not in the files (--size P)")
+    return Curves(fit_table(known, calibrations, draws=DRAWS, holding=False, progress=progress))
