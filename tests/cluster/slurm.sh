@@ -40,10 +40,11 @@ configure() {
     mkdir -m 755 "$STATE"
     mkdir "$STATE/controller" "$STATE/log"
     (umask 077 && head -c 1024 /dev/urandom >"$STATE/munge.key")
+    # The controller listens on all addresses of the machine: its port is not that of another controller.
     cat >"$SLURM_CONF" <<CONF
 ClusterName=mpicoll$MPICOLL_NET
 SlurmctldHost=$(uname -n)($NET.254)
-SlurmctldPort=6817
+SlurmctldPort=$((16000 + 10#$MPICOLL_NET))
 SlurmdPort=6818
 SlurmUser=$user
 SlurmdUser=$user
