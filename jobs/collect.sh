@@ -22,5 +22,6 @@ done
 runs=("$DIR"/*.jsonl)
 [ "${#runs[@]}" -gt 0 ] || stop "no run file in $DIR: see the output of the jobs before, beside them" 1
 has "$PYTHON" analysis report || stop "this version has no report (python -m analysis report); the run files are in $DIR" 1
-"$PYTHON" -m analysis report "${runs[@]}"
+"$PYTHON" -m analysis report --launches "$REPEATS" --output "$DIR/report.html" "${runs[@]}"
+echo "$name: $DIR/report.html"
 exit "$missing"

@@ -4,6 +4,7 @@ name="mpicoll job"
 # shellcheck source=common.sh
 . "$ROOT/jobs/common.sh"
 shopt -s nullglob
+set -o noclobber # a result that is there is never written over
 cd "$ROOT" || exit 2
 
 [ -n "${SLURM_JOB_ID:-}" ] || stop "no SLURM_JOB_ID: this runs inside a job; submit it by jobs/submit.sh"
@@ -22,6 +23,11 @@ asked=$((NODES * RANKS_PER_NODE))
     stop "$SLURM_NTASKS ranks are allowed, $asked were asked for: Slurm changed the request; see scontrol show job $SLURM_JOB_ID"
 
 load_modules
+# Open MPI's mpirun, 5 and 4: so many ranks a node, whatever the submitting shell was set to. Its own default fills the
+# first node when more ranks than cores are allowed.
+policy=ppr:$RANKS_PER_NODE:node
+[ "$CORES_PER_RANK" -eq 0 ] || policy+=:PE=$CORES_PER_RANK
+export PRTE_MCA_rmaps_default_mapping_policy="$policy" OMPI_MCA_rmaps_base_mapping_policy="$policy"
 for pair in "${EXPORTS[@]}"; do
     # shellcheck disable=SC2163 # NAME=VALUE
     export "$pair"
@@ -47,7 +53,10 @@ case ${launcher[0]##*/} in
         [ -z "$GPU_BIND" ] || launcher+=(--gpu-bind="$GPU_BIND")
         launcher+=(--distribution=block:block --kill-on-bad-exit=1)
         ;;
-    *) launcher+=(-n "$p") ;;
+    *)
+        launcher+=(-n "$p")
+        unset SLURM_NTASKS_PER_NODE # mpirun starts a daemon a node by srun, which would warn of it
+        ;;
 esac
 read -r -a flags <<<"$LAUNCH_FLAGS"
 launcher+=("${flags[@]}")
@@ -66,16 +75,38 @@ end() {
 }
 trap end TERM
 
-# launch COMMAND...: run it on all ranks and wait; sets status.
+# The run file of launch $id.
+id=''
+run_file() { grep -lF "\"launch\":\"$id\"" "$DIR"/*.jsonl /dev/null | head -n 1 || true; }
+
+# overstays LAUNCHER: launchers have hung after their ranks had ended: one that is there STAY_LIMIT seconds after its run
+# file was closed is ended.
+overstays() {
+    local file
+    while sleep 2; do
+        file=$(run_file)
+        if [ -n "$file" ] && complete "$file" "$p"; then
+            sleep "$STAY_LIMIT"
+            echo "$name: the launcher did not end though its run file is whole: it is ended" >&2
+            kill -TERM "$1"
+            return
+        fi
+    done
+}
+
+# launch LIMIT COMMAND...: run it on all ranks and wait; sets status. After LIMIT seconds (0: none) it is ended: status 124.
 launch() {
-    "${launcher[@]}" "$ROOT/jobs/place.sh" "$@" &
+    local watcher
+    timeout --kill-after=15 "$1" "${launcher[@]}" "$ROOT/jobs/place.sh" "${@:2}" &
     child=$! status=0
+    overstays "$child" & watcher=$!
     wait "$child" || status=$?
     while kill -0 "$child" 2>/dev/null; do # a signal ends wait, not the launcher
         status=0
         wait "$child" || status=$?
     done
     child=''
+    kill "$watcher" 2>/dev/null || true
 }
 
 # facts NAME COMMAND...: what a command says of this machine, where there is such a command.
@@ -99,12 +130,12 @@ facts() {
     facts ucx_info -v
     facts ibstat
     facts "$PYTHON" -m pip freeze
-} >"$DIR/facts-$tag.txt"
+} >"$DIR/log/facts-$tag.txt"
 
 # Start the ranks once, count them, and see where they are.
 echo "$name: ${launcher[*]}"
-came=$DIR/ranks-$tag.txt
-MPICOLL_PLACE_SAY=1 launch timeout "$START_LIMIT" "$PYTHON" "$ROOT/jobs/ranks.py" >"$came"
+came=$DIR/log/ranks-$tag.txt
+MPICOLL_PLACE_SAY=1 launch $((START_LIMIT + 30)) timeout "$START_LIMIT" "$PYTHON" "$ROOT/jobs/ranks.py" >"$came"
 [ -z "$ended" ] || stop "ended before the first launch" 1
 count=$(grep -c '^mpicoll rank ' "$came" || true)
 worlds=$(awk '/^mpicoll rank / { print $5 }' "$came" | sort -nu | tr '\n' ' ')
@@ -114,7 +145,7 @@ if [ "$status" -eq 124 ]; then
 elif [ "$count" -gt 1 ] && [ "$worlds" = "1 " ]; then
     stop "$count worlds of one rank, not one of $p: the launcher is of another MPI, or lacks the right --mpi; see srun --mpi=list and MPICOLL_LAUNCH"
 elif [ "$count" -ne "$p" ] || [ "$worlds" != "$p " ]; then
-    stop "$count of $p ranks came${worlds:+, in a world of ${worlds% }}: see $came and the lines above"
+    stop "$count of $p ranks came${worlds:+, in a world of ${worlds% }}: see the lines above, $came, and srun --mpi=list for MPICOLL_LAUNCH"
 elif [ "$hosts" -ne "$nodes" ]; then
     stop "the ranks are on $hosts nodes, $nodes were asked for: see $came"
 elif [ "$status" -ne 0 ]; then
@@ -124,14 +155,21 @@ each=$(awk '/^mpicoll rank / { n[$7]++ } END { for (h in n) print n[h] }' "$came
 [ "$each" = "$RANKS_PER_NODE " ] || echo "$name: uneven: ${each% } ranks a node, not $RANKS_PER_NODE" >&2
 
 # All ranks, since pairs that cannot talk and GPUs that are shared show only there.
-if [ "$KIND" = check ]; then
+sick=0
+case $KIND in
+    check) doctor=(--device cpu) ;;
+    gpu) doctor=(--device cuda) ;;
+    *) doctor=() ;;
+esac
+if [ ${#doctor[@]} -gt 0 ]; then
     if has "$PYTHON" mpicoll doctor; then
-        launch "$PYTHON" -m mpicoll doctor >"$DIR/doctor-$tag.txt"
-        cat "$DIR/doctor-$tag.txt"
-        [ "$status" -eq 0 ] || echo "$name: doctor found something, exit status $status" >&2
+        launch "$START_LIMIT" "$PYTHON" -m mpicoll doctor "${doctor[@]}" >"$DIR/log/doctor-$tag.txt"
+        cat "$DIR/log/doctor-$tag.txt"
         [ -z "$ended" ] || stop "ended before the first launch" 1
+        sick=$status
+        [ "$sick" -eq 0 ] || [ "$KIND" = check ] || stop "the doctor's checks failed (status $sick): see them above" 1
     else
-        echo "$name: this version has no doctor; the health run follows"
+        echo "$name: this version has no doctor; the launches follow"
     fi
 fi
 
@@ -139,8 +177,8 @@ whole=0 wrong=0
 for ((k = 1; k <= REPEATS; k++)); do
     [ -z "$ended" ] || break
     id=$tag-$k
-    launch "$PYTHON" -m mpicoll.bench "${BENCH[@]}" --max-time "$SECONDS_EACH" -J "$DIR" --launch "$id"
-    file=$(grep -lF "\"launch\":\"$id\"" "$DIR"/*.jsonl /dev/null | head -n 1 || true)
+    launch 0 "$PYTHON" -m mpicoll.bench "${BENCH[@]}" --max-time "$SECONDS_EACH" -J "$DIR" --launch "$id"
+    file=$(run_file)
     if [ -z "$file" ]; then
         echo "$name: launch $k of $REPEATS left no run file (status $status)" >&2
     elif ! of_ranks "$file" "$p"; then
@@ -151,11 +189,12 @@ for ((k = 1; k <= REPEATS; k++)); do
         echo "$name: launch $k of $REPEATS stopped early (status $status); its rows are in $file" >&2
     fi
     case $status in
-        1) wrong=1 ;;
+        1) [ -n "$ended" ] || wrong=1 ;; # mpirun's status too when its ranks were told to end
         2) break ;; # the bench refused: it would again
     esac
 done
 
 echo "$name: $whole of $REPEATS launches on $p ranks, $nodes nodes: $DIR"
+[ "$sick" -eq 0 ] || stop "the doctor's checks failed (status $sick): see them above" 1
 [ "$wrong" -eq 0 ] || stop "a launch ended with status 1: a wrong result or a failed rank; see the lines above" 1
 [ "$whole" -eq "$REPEATS" ] || exit 1

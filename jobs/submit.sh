@@ -30,6 +30,7 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 RESERVE_S=${MPICOLL_RESERVE:-90}  # before the time limit, for the ranks to end
 LAUNCH_EXTRA_S=60                 # start, calibration and checks of a launch, besides its seconds
+STAY_LIMIT_S=30                   # for a launcher to end after its run file was closed
 START_LIMIT_S=300                 # for the first start, which counts the ranks
 
 usage() { sed -n '3,/^set /s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; }
@@ -173,6 +174,7 @@ if [ -z "$dry" ]; then
         [ "$n" -lt 100 ] || stop "$dir: can not be made" 1
         dir=$ROOT/runs/$site/$stamp-$kind-$n
     done
+    mkdir "$dir/log" # apart from the run files, so that the directory is what python -m analysis reads
 fi
 
 # arguments NODES RANKS JOB-NAME: what all jobs ask for.
@@ -195,8 +197,8 @@ submit() {
         job="JOB$((++dry_jobs))"
         return
     fi
-    printf '%s\n' "$2" >"$dir/$1.sbatch"
-    job=$("${call[@]}" <"$dir/$1.sbatch") || stop "sbatch refused: $(quoted "${call[@]}") <$dir/$1.sbatch" 1
+    printf '%s\n' "$2" >"$dir/log/$1.sbatch"
+    job=$("${call[@]}" <"$dir/log/$1.sbatch") || stop "sbatch refused: $(quoted "${call[@]}") <$dir/log/$1.sbatch" 1
     job=${job%%;*} # a federation adds the cluster's name
     echo "job $job: $1, $dir"
 }
@@ -223,6 +225,7 @@ CORES_PER_RANK=$cores
 REPEATS=$repeats
 SECONDS_EACH=$each
 START_LIMIT=$START_LIMIT_S
+STAY_LIMIT=$STAY_LIMIT_S
 PYTHON=$(quoted "$MPICOLL_PYTHON")
 MODULES=$(quoted "$MPICOLL_MODULES")
 LAUNCH=$(quoted "$MPICOLL_LAUNCH")
@@ -242,7 +245,7 @@ ranks_job() {
     arguments "$1" "$2" "mpicoll-$3"
     call+=("--ntasks-per-node=$ranks")
     [ "$cores" -eq 0 ] || call+=("--cpus-per-task=$cores")
-    call+=("--output=$dir/$4.out" "--signal=B:TERM@$RESERVE_S" "${@:6}")
+    call+=("--output=$dir/log/$4.out" "--signal=B:TERM@$RESERVE_S" "${@:6}")
     submit "$3" "$(script "$1" "$5")"
 }
 
@@ -261,7 +264,7 @@ fi
 if [ "$kind" = scaling ]; then
     limit=10
     arguments 1 1 mpicoll-collect
-    call+=("--output=$dir/%x-%j.out" "--dependency=afterany:$(IFS=:; printf '%s' "${jobs[*]}")")
+    call+=("--output=$dir/log/%x-%j.out" "--dependency=afterany:$(IFS=:; printf '%s' "${jobs[*]}")")
     submit collect "#!/usr/bin/env bash
 # mpicoll, scaling on $site: counts the launches of all sizes, then the report
 set -euo pipefail

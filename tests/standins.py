@@ -32,6 +32,7 @@ for ((r = 0; r < start; r++)); do
 done
 echo "${pids[@]}" >"$FAKE/pids"
 status=0
+if [[ $FAKE_STAYS && $* == *mpicoll.bench* ]]; then wait; sleep 50; fi # the launcher hangs after its ranks
 for pid in "${pids[@]}"; do wait "$pid" || status=$?; done
 exit "$status"
 """
@@ -59,8 +60,10 @@ case "$*" in
         shift 2
         exec "$FAKE_PYTHON" "$FAKE/bench.py" "$@" ;;
     "-m analysis report --help" | "-m mpicoll doctor --help") exit "${FAKE_BUILT:-2}" ;;
-    "-m analysis report "*) shift 3; echo "report on $# runs" ;;
-    "-m mpicoll doctor") echo "doctor was here" ;;
+    "-m analysis report "*)
+        shift 3
+        echo "report on $(printf '%s\\n' "$@" | grep -c 'jsonl$') runs of $2 launches, $4" ;;
+    "-m mpicoll doctor --device cpu") echo "doctor was here"; exit "${FAKE_SICK:-0}" ;;
     *) exit 2 ;;
 esac
 """

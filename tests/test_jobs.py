@@ -111,6 +111,16 @@ def test_launches_that_stop_early_are_counted(cluster):
     assert len(cluster.results()) == 5
 
 
+def test_a_launcher_that_stays_after_its_ranks_is_ended_and_its_run_counts(cluster):
+    assert cluster.submit("generic", "sweep", "--repeats", "1", "--seconds", "1").returncode == 0
+    script = cluster.fake / "sbatch-1.script"
+    script.write_text(script.read_text().replace("STAY_LIMIT=30", "STAY_LIMIT=1"))
+    status, out = cluster.run(FAKE_STAYS="1")
+    assert status == 0, out
+    assert "the launcher did not end though its run file is whole" in out
+    assert "1 of 1 launches on 4 ranks" in out
+
+
 def test_a_wrong_result_fails_the_job(cluster):
     assert cluster.submit("generic", "sweep", "--repeats", "2", "--seconds", "1").returncode == 0
     status, out = cluster.run(FAKE_STATUS="1")
@@ -149,7 +159,7 @@ def test_array_tasks_at_once_leave_each_other_alone(cluster):
     folder = cluster.results()[0].parent
     for ranks, nodes in ((2, 1), (4, 2)):
         assert len(list(folder.glob(f"*-1001-{nodes}-p{ranks}*.jsonl"))) == 3
-        assert (folder / f"facts-1001_{nodes}-p{ranks}.txt").exists()
+        assert (folder / "log" / f"facts-1001_{nodes}-p{ranks}.txt").exists()
 
 
 def test_a_scaling_run_is_a_chain_and_is_collected(cluster):
@@ -168,7 +178,8 @@ def test_a_scaling_run_is_a_chain_and_is_collected(cluster):
     assert "this version has no report" in out
     status, out = cluster.run(3, FAKE_BUILT="0")
     assert status == 1  # a launch is missing
-    assert "report on 4 runs" in out
+    assert "report on 4 runs of 2 launches, " in out
+    assert f"{cluster.results()[0].parent}/report.html" in out
 
 
 def test_gpu_stops_where_there_are_no_device_buffers(cluster):
@@ -184,13 +195,28 @@ def test_gpu_stops_where_there_are_no_device_buffers(cluster):
 
 
 def test_check_asks_the_doctor_where_there_is_one(cluster):
-    assert cluster.submit("generic", "check", "--seconds", "1").returncode == 0
-    status, out = cluster.run()
+    for _ in range(3):
+        assert cluster.submit("generic", "check", "--seconds", "1").returncode == 0
+    status, out = cluster.run(1)
     assert status == 0, out
     assert "this version has no doctor" in out
-    status, out = cluster.run(FAKE_BUILT="0")
+    status, out = cluster.run(2, FAKE_BUILT="0")
     assert status == 0, out
-    assert "doctor was here" in out
+    assert out.count("doctor was here") == 4  # on all ranks: it has every pair talk
+    status, out = cluster.run(3, FAKE_BUILT="0", FAKE_SICK="1")
+    assert status == 1
+    assert "1 of 1 launches" in out  # the health run tells more
+    assert "the doctor's checks failed (status 1)" in out
+
+
+def test_a_job_that_is_started_again_writes_nothing_over(cluster):
+    assert cluster.submit("generic", "check", "--seconds", "1").returncode == 0
+    assert cluster.run()[0] == 0
+    before = {path: path.read_bytes() for path in cluster.clone.glob("runs/**/*") if path.is_file()}
+    status, out = cluster.run()
+    assert status != 0
+    assert "cannot overwrite existing file" in out
+    assert before == {path: path.read_bytes() for path in cluster.clone.glob("runs/**/*") if path.is_file()}
 
 
 def test_this_version_is_asked_what_it_has():

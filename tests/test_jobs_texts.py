@@ -13,8 +13,10 @@ import subprocess
 import pytest
 from standins import JOBS, KINDS, LIMIT_S, ROOT, SCRIPTS, SITES, STORED, clean
 
+ALL_SCRIPTS = [*SCRIPTS, *sorted((ROOT / "tests" / "cluster").glob("*.sh")), ROOT / ".ci" / "run"]
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
+
+@pytest.mark.parametrize("path", ALL_SCRIPTS, ids=lambda path: path.name)
 def test_bash_reads_every_script(path):
     subprocess.run(["bash", "-n", path], check=True, timeout=LIMIT_S)
 
@@ -30,7 +32,7 @@ def test_shellcheck():
     if not shutil.which("shellcheck"):
         pytest.skip("no shellcheck: apt-get install shellcheck")
     done = subprocess.run(
-        ["shellcheck", "-x", "-P", "SCRIPTDIR", *SCRIPTS], capture_output=True, text=True, timeout=LIMIT_S
+        ["shellcheck", "-x", "-P", "SCRIPTDIR", *ALL_SCRIPTS], capture_output=True, text=True, timeout=LIMIT_S
     )
     assert done.returncode == 0, done.stdout
 
@@ -148,3 +150,10 @@ def test_the_readme_has_every_variable():
     for path in SCRIPTS:
         read |= set(re.findall(r"MPICOLL_[A-Z_]+", path.read_text()))
     assert {name for name in read if f"`{name}" not in (JOBS / "README.md").read_text()} == set()
+
+
+def test_what_is_uncertain_says_where_to_look_it_up():
+    for path in (JOBS / "sites").glob("*.env"):
+        text = path.read_text()
+        assert text.count("CHECK") == len(re.findall(r"CHECK: [a-z]", text)), path.name
+    assert all("CHECK" in path.read_text() for path in (JOBS / "sites").glob("*.env"))
