@@ -47,7 +47,6 @@ def test_what_is_taken_and_left(tmp_path):
         "skipped by the bench": [5],
         "0 bytes": [6],
         "one rank alone (p = 1)": [7],
-        "a calibration without size, kind or times": [3],
     }
     row = one.rows[0]
     assert (row.low_us, row.high_us, row.n_samples, row.call, row.line) == (1.0, 3.0, 3, "plan", 2)
