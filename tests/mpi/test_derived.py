@@ -7,6 +7,7 @@ from together import refused
 
 import mpicoll
 from mpicoll.runtime import cut
+from mpicoll.runtime.private import private
 
 pytestmark = pytest.mark.mpi
 some = pytest.mark.parametrize("comm", [1, 2, 5, 8], indirect=True)
@@ -139,6 +140,7 @@ def test_a_handle_that_comes_again(comm):
         mpicoll.bcast([x, 1, each], root, comm)
         each.Free()
         assert np.flatnonzero(x == root).tolist() == [0, 2 + turn % 3] or comm.rank == root
+    assert not private(comm).cache
 
 
 @some

@@ -127,6 +127,9 @@ def test_the_same_spelling_again_finds_its_plan(comm):
             mpicoll.allreduce(spell(x), spell(y), None, comm)
             assert (y[1:] == 2 * turn).all()
         assert len(cache) == before + 1
+    for _ in range(2):  # one from each, two apart; and one and two
+        mpicoll.allgather(x[:1], [y, (1, 2)], comm)
+        mpicoll.allgather(x[: comm.rank + 1], [y, [1, 2]], comm)
     table = np.full((2, 4), -1.0)
     for tables in ([table, ([2, 1], [4, 0])], [table, ([2, 1], [0, 4])], [table, [2, 1]]):
         table[:] = -1

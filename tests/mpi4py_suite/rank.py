@@ -36,7 +36,7 @@ MODULES = {
 AT_LEAST = 190, 55  # tests in them that pass, on one rank and on more
 # Time grows with the cube of the ranks: those of COMM_SELF run on one rank, those of duplicates on two as well, and
 # from three ranks on all is tried with these types alone, {class in arrayimpl: types}.
-FEW = {"ArrayArray": "i", "ArrayNumPy": "?LdG", "DLPackArray": "d", "DLPackNumPy": "d"}
+FEW = {"ArrayArray": "i", "ArrayNumPy": "?G", "DLPackArray": "d", "DLPackNumPy": "d"}
 # Left out: {part of a test's name: reason}. Each is run alone on one rank, and must fail.
 TESTS = {
     "TestCommSelf.testPickle": "looks its communicator up by name in mpi4py.MPI, where the substitute is",
