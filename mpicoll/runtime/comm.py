@@ -35,9 +35,10 @@ class Comm(MPI.Intracomm):
     Barrier, the neighbours'), the nonblocking ones (Iallreduce, ...), those in lower case, and intercommunicators.
 
     Refused, where mpi4py goes on or leaves it to MPI: memory that is not contiguous; spellings that reach beyond their
-    memory; sendbuf and recvbuf that overlap in part, or lie in different orders; datatypes that differ in one call;
-    chunks of a recvbuf that overlap; derived datatypes with gaps in reductions, and in all but their basic operations
-    those of several basic types; plans in MPI.Prequest.Startall and MPI.Request.Waitall.
+    memory; sendbuf and recvbuf that overlap in part, lie in different orders or differ in dtype; chunks of a recvbuf
+    that overlap; reductions of derived datatypes with gaps, and MPI.SUM and its like on one of several basic types;
+    derived datatypes, and Reduce_scatter(_block) with MPI.IN_PLACE, in GPU memory. MPI.Prequest.Startall and
+    MPI.Request.Waitall do not take plans.
     """
 
     algorithm: dict[str, str]
