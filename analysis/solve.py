@@ -58,8 +58,9 @@ def _huber(times: np.ndarray, predicted: np.ndarray, weights: np.ndarray) -> np.
 
 def _median(values: np.ndarray) -> float:
     """As numpy's, without its care for NaN, which takes longer than the median."""
-    middle = len(values) // 2
-    return float(np.partition(values, middle)[middle])
+    below, above = (len(values) - 1) // 2, len(values) // 2
+    parted = np.partition(values, (below, above))
+    return float(parted[below] + parted[above]) / 2
 
 
 def loss(predicted: np.ndarray, times: np.ndarray, weights: np.ndarray) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -195,3 +197,8 @@ def test_ranks_behind_the_name_and_nodes_beside(tmp_path, capsys):
     assert "--size 4, and this says 8 ranks" in capsys.readouterr().err
     assert main(["fit", names[0].partition("@")[0]]) == 2
     assert "give --size P" in capsys.readouterr().err
+
+
+def test_the_wheel_holds_no_analysis():
+    text = (Path(__file__).parent.parent / "pyproject.toml").read_text()
+    assert text.partition("[tool.hatch.build.targets.wheel]")[2].split("\n")[1] == 'packages = ["mpicoll"]'

@@ -130,7 +130,8 @@ def test_what_cannot_be_told_is_said():
     assert any(text.startswith("alpha: not determined by these sizes") for text in large.notes)
     assert not {p.name: p.determined for p in large.parameters}["alpha"]
     one = fitted(TRUE, ["ring"], (4,))
-    assert names_of(one.notes) == ["per_call", "gamma", "per_round"]
+    assert names_of(one.notes[:3]) == ["per_call", "gamma", "per_round"]
+    assert one.notes[3].startswith("one algorithm only (ring)")
     assert "cannot be told from beta, which stands for it" in one.notes[1]
     # What stands for all takes all: the sums are right.
     found = values(one)
@@ -176,7 +177,7 @@ def test_fit_and_recommend_from_run_files(tmp_path, capsys):
     runs = [run_file(tmp_path / f"{i}.jsonl", TRUE, i) for i in range(3)]
     assert main(["fit", *runs]) == 0
     said = capsys.readouterr().out
-    assert "off by" in said
+    assert "held out, all: " in said
     assert main(["fit", *runs, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     for name in ("alpha", "beta", "gamma"):
