@@ -41,8 +41,15 @@ test test-mpi4py: export OMPI_MCA_mpi_yield_when_idle := 1
 bench: $(VENV)/ready
 	$(MPIRUN) -n $(NP) python -m mpicoll.bench $(ARGS)
 
+# What no MPI has a part in: PURE=no leaves it out, for a second MPI after a first.
+PURE ?= yes
+PURE_TESTS := analysis_answers analysis_fit analysis_load analysis_ours analysis_recommend analysis_report bench_options \
+	command device_steps family gpu_check jobs jobs_place jobs_texts kernels lower lower_properties price schedule \
+	statistics verify verify_faults
+LEFT_OUT := mpi cluster $(if $(filter no,$(PURE)),$(PURE_TESTS:%=test_%.py))
+
 test: $(VENV)/ready
-	$(BIN)/python -m pytest tests --ignore=tests/mpi --ignore=tests/cluster --timeout=600 -n 2 --dist worksteal
+	$(BIN)/python -m pytest tests $(LEFT_OUT:%=--ignore=tests/%) --timeout=600 -n 2 --dist worksteal
 	$(BIN)/python tests/mpi/launch.py -n 8 --limit 900 -- $(MPIRUN)
 
 # mpi4py's own tests, from the source distribution of the version that is installed, with our Comm as the world.
