@@ -43,8 +43,8 @@ bench: $(VENV)/ready
 
 # What no MPI has a part in: PURE=no leaves it out, for a second MPI after a first.
 PURE ?= yes
-PURE_TESTS := analysis_answers analysis_fit analysis_load analysis_ours analysis_recommend analysis_report bench_options \
-	command device_steps family gpu_check jobs jobs_place jobs_texts kernels lower lower_properties price schedule \
+PURE_TESTS := analysis_answers analysis_export analysis_fit analysis_load analysis_ours analysis_recommend \
+	analysis_report bench_options command device_steps family gpu_check jobs jobs_place jobs_texts kernels lower lower_properties price schedule \
 	statistics verify verify_faults
 LEFT_OUT := mpi cluster $(if $(filter no,$(PURE)),$(PURE_TESTS:%=test_%.py))
 
