@@ -54,11 +54,16 @@ def load_file(name: str, asked: Asked = Asked()) -> Found:  # noqa: B008
     if b"\0" in raw:
         raise RefusedError(name, None, "not text (compressed, or UTF-16?)")
     source = Source(name, raw.decode("utf-8-sig", errors="replace"))
+    looks = gc.isenabled()
+    gc.disable()  # millions of rows hold no cycle: to look for one among them would take half the time
     try:
         return _reader(source)(source, asked)
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
         # No reader should come here; a file that is broken in a way none foresaw is refused all the same.
         raise RefusedError(name, None, f"not understood: {type(error).__name__}: {error}".splitlines()[0]) from error
+    finally:
+        if looks:
+            gc.enable()
 
 
 def load(runs: Iterable[str], asked: Asked = Asked()) -> pd.DataFrame:  # noqa: B008
@@ -73,14 +78,7 @@ def load_all(runs: Iterable[str], asked: Asked = Asked()) -> tuple[pd.DataFrame,
 
 
 def _found(runs: Iterable[str], asked: Asked) -> list[Found]:
-    """All files. Millions of rows hold no cycle: to look for one among them would take half the time."""
-    looks = gc.isenabled()
-    gc.disable()
-    try:
-        return [load_file(name, asked) for name in files(runs)]
-    finally:
-        if looks:
-            gc.enable()
+    return [load_file(name, asked) for name in files(runs)]
 
 
 def _told(name: str, asked: Asked) -> tuple[str, Asked]:
