@@ -28,6 +28,7 @@ OWN = {
     "comm_type=inter": {"algorithm=MPIR_Allreduce_inter_reduce_exchange_bcast": {}},
 }
 BASE = {f"collective={n}": OWN if n == "allreduce" else {f"algorithm=MPIR_{n}_x": {}} for n in mpich.NEEDED}
+quick = settings(max_examples=30, deadline=None)
 NCCL_NAMES = [f"{a}/{p}" for a in ("tree", "ring", "nvls") for p in ("ll", "simple")]
 
 
@@ -63,7 +64,7 @@ WAYS: dict[str, tuple[st.SearchStrategy[Calls], Callable[[Calls], str], Callable
 
 
 @pytest.mark.parametrize("way", WAYS)
-@settings(max_examples=30, deadline=None)
+@quick
 @given(data=st.data())
 def test_what_is_written_is_read_back(way, data):
     strategy, write, read = WAYS[way]
@@ -71,7 +72,7 @@ def test_what_is_written_is_read_back(way, data):
     assert normal(read(write(calls))) == normal(calls)
 
 
-@settings(max_examples=30, deadline=None)
+@quick
 @given(calls=advice({"allreduce": NCCL_NAMES}, default=False))
 def test_nccl_says_every_size_for_a_number_of_ranks(calls):
     text = nccl.write(calls, "a comment, with a comma", 8)
@@ -81,7 +82,7 @@ def test_nccl_says_every_size_for_a_number_of_ranks(calls):
 
 
 @pytest.mark.parametrize("way", WAYS)
-@settings(max_examples=30, deadline=None)
+@quick
 @given(data=st.data())
 def test_a_damaged_file_is_refused_or_says_something_else(way, data):
     """One character less or more: never a traceback, never more than the grammar allows."""

@@ -39,7 +39,7 @@ def flat(buffer: Any, name: str, *, writable: bool = False, use: Use = Use.MOVED
     """
     told = parse(buffer, name, ranks=ranks is not None)
     nowhere = told is not None and (told.data is None or told.data is MPI.BOTTOM)
-    at = Flat(0, 0, np.dtype(np.uint8), "C", None) if nowhere else _look(told.data if told else buffer, name, writable)
+    at = Flat(0, 0, np.dtype(np.uint8), "C", None) if nowhere else _look(told.data if told else buffer, name)
     if writable and not at.writable:
         raise ValueError(f"{name} is read-only: pass a writable array")
     if told is None or told.datatype is None:
@@ -47,12 +47,12 @@ def flat(buffer: Any, name: str, *, writable: bool = False, use: Use = Use.MOVED
     return at if told is None else spell(told, at, name, writable=writable, use=use, ranks=ranks)
 
 
-def _look(data: Any, name: str, writable: bool) -> Flat:
+def _look(data: Any, name: str) -> Flat:
     """Memory as it comes: on the host, or a GPU's."""
     from . import device_buffers  # imports this module
 
     if device_buffers.is_device(data):
-        return device_buffers.device_flat(data, name, writable=writable)
+        return device_buffers.device_flat(data, name)
     array = _on_host(data, name)
     if not (array.flags.c_contiguous or array.flags.f_contiguous):
         raise ValueError(

@@ -73,11 +73,11 @@ class DevicePlace:
         rooms = _rooms(state, data.device) if one_shot else Rooms(data.device)
         work, scratch = (_aligned(size * itemsize) for size in sizes)
         low = rooms.device(work + scratch)
-        self.addresses = {WORK: low.ptr, SCRATCH: low.ptr + work}
+        self.addresses = {WORK: low.ptr, SCRATCH: low.ptr + work} if low else {}
         self.addresses |= {memory: at.address for memory, at in ((SENDBUF, send), (RECVBUF, recv)) if at is not None}
         extents = {memory: _aligned(count * itemsize) for memory, count in _mirrored(self.steps).items()}
         high = rooms.pinned(sum(extents.values()))
-        self.addresses |= dict(zip(extents, accumulate(extents.values(), initial=high.ptr)))
+        self.addresses |= dict(zip(extents, accumulate(extents.values(), initial=high.ptr if high else 0)))
         self.lane = Lane(data.device, rooms.stream, device_buffers.caller_streams((send, recv), data.device))
         self.keep = low, high
 
@@ -114,16 +114,16 @@ class Rooms:
             self.stream = cupy().cuda.Stream(non_blocking=True)
 
     def device(self, nbytes: int) -> Any:
-        """Device memory; it only grows."""
+        """Device memory, None for no bytes; it only grows."""
         with cupy().cuda.Device(self.id):
             return self._room(f"on GPU {self.id}", nbytes, cupy().cuda.Memory)
 
     def pinned(self, nbytes: int) -> Any:
-        """Pinned host memory; it only grows."""
+        """Pinned host memory, None for no bytes; it only grows."""
         return self._room("of pinned host memory", nbytes, cupy().cuda.PinnedMemory)
 
     def _room(self, where: str, nbytes: int, make: Callable[[int], Any]) -> Any:
-        size, room = self.held.get(where, (-1, None))
+        size, room = self.held.get(where, (0, None))  # to allocate either costs as much as many messages
         if size < nbytes:
             room = _allocate(make, nbytes, where)
             self.held[where] = nbytes, room
@@ -139,7 +139,7 @@ def _rooms(state: Private, device: int) -> Rooms:
 
 def _allocate(make: Callable[[int], Any], nbytes: int, where: str) -> Any:
     try:
-        return make(max(nbytes, ALIGNMENT))
+        return make(nbytes)
     except (MemoryError, RuntimeError) as error:
         raise MemoryError(f"{nbytes} bytes {where} cannot be had ({' '.join(str(error).split())[:120]})") from None
 

@@ -45,18 +45,17 @@ def cupy() -> ModuleType:
     return module
 
 
-def device_flat(buffer: Any, name: str, *, writable: bool) -> Flat:
-    """As ``buffers.flat``, for an array in GPU memory."""
+def device_flat(buffer: Any, name: str) -> Flat:
+    """An array in GPU memory as a vector. TypeError: CuPy cannot view it. ValueError: not contiguous."""
     array = _array(buffer, name)
-    if writable and _read_only(buffer):
-        raise ValueError(f"{name} is read-only: pass a writable array")
     if not (array.flags.c_contiguous or array.flags.f_contiguous):
         raise ValueError(
             f"{name} is not contiguous (shape {array.shape}, strides {array.strides}): "
             f"pass cupy.ascontiguousarray({name}) or a contiguous array"
         )
     order = "C" if array.flags.c_contiguous else "F"
-    return Flat(array.data.ptr, array.size, array.dtype, order, (buffer, array), int(array.device.id))
+    owners, device = (buffer, array), int(array.device.id)
+    return Flat(array.data.ptr, array.size, array.dtype, order, owners, device, writable=not _read_only(buffer))
 
 
 def _array(buffer: Any, name: str) -> Any:

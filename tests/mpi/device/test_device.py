@@ -115,6 +115,23 @@ def test_memory_of_another_library(comm):
     assert (read(y) == 3 * np.arange(7.0) + 3).all()
 
 
+@pytest.mark.parametrize("comm", [1, 2], indirect=True)
+def test_memory_that_may_only_be_read(comm):
+    class ReadOnly:
+        def __init__(self, array):
+            self.array = array
+
+        @property
+        def __cuda_array_interface__(self):
+            told = dict(self.array.__cuda_array_interface__)
+            return {**told, "data": (told["data"][0], True)}
+
+    x, y = cupy.asarray(np.arange(7.0)), cupy.empty(7, "f8")
+    mpicoll.allreduce(ReadOnly(x), y, comm=comm)
+    assert (read(y) == comm.size * np.arange(7.0)).all()
+    refused(comm, ValueError, "recvbuf is read-only", _init, comm, x, ReadOnly(y))
+
+
 @pytest.mark.parametrize("comm", [2, 3], indirect=True)
 def test_shapes_and_orders(comm):
     for shape, order in (((), "C"), ((3, 4), "C"), ((3, 4), "F"), ((2, 0, 3), "C")):
