@@ -45,11 +45,15 @@ def singletons(size: int, library: str) -> str:
 
 
 class Parser(argparse.ArgumentParser):
-    """One line for an error, from one rank, and the same exit status on all."""
+    """One line for an error, from rank 0, which alone leaves with a status: a launcher ends all ranks at the first."""
 
     def _print_message(self, message: str, file=None) -> None:
         if rank() == 0:
             super()._print_message(message, file)
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        """Leave; with the status where the message is printed, or the launcher could end that rank before."""
+        super().exit(status if rank() == 0 else 0, message)
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong and leave with status 2."""

@@ -52,11 +52,11 @@ def test_no_gpu_is_said_and_is_the_exit_status():
 
 
 def test_worlds_of_one_are_told_once():
-    for rank, said in (("0", "the launcher started 8 ranks (SLURM_NTASKS=8)"), ("3", "")):
-        done = alone(SLURM_NTASKS="8", SLURM_PROCID=rank)
-        assert done.returncode == 1
-        assert said in done.stdout
-        assert bool(done.stdout) == bool(said)
+    first, fourth = (alone(SLURM_NTASKS="8", SLURM_PROCID=rank) for rank in "03")
+    assert first.returncode == 1
+    assert "the launcher started 8 ranks (SLURM_NTASKS=8)" in first.stdout
+    # Its status would have the launcher end the first before that is said.
+    assert (fourth.returncode, fourth.stdout) == (0, "")
 
 
 @pytest.mark.parametrize("argv", [("--device", "tpu"), ("--limit", "0"), ("--transport", "fast"), ("--nonsense",)])
@@ -66,6 +66,25 @@ def test_options_that_make_no_sense_are_one_line(argv):
     assert done.stdout == ""
     assert done.stderr.count("mpicoll doctor: ") == 1 or done.stderr.count("mpicoll: ") == 1
     assert argv[-1] in done.stderr
+
+
+LATE = """
+import sys, time
+from mpicoll.launcher import rank
+time.sleep(0 if rank() else 1)
+sys.argv[1:] = {argv!r}
+from mpicoll.{module} import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "argv"), [("__main__", ["doctor", "--limit", "0"]), ("bench.__main__", ["-n", "0"])]
+)
+def test_the_line_comes_though_rank_0_is_the_last(module, argv):
+    done = mpirun(3, "-c", LATE.format(module=module, argv=argv))
+    assert done.returncode == 2
+    assert done.stderr.count(" (--help lists the options)") == 1
 
 
 STOPPED = """

@@ -25,7 +25,7 @@ COUNTS = (1, 1 << 20)  # float32 elements of the allreduce of ones
 
 
 def examine(options: Namespace, watch: Watch) -> int:
-    """Run everything; the exit status, the same on all ranks. MPI starts here."""
+    """Run everything; the exit status, the same on all ranks of a world. MPI starts here."""
     watch.stage("the facts of this machine", options.limit)
     own = facts.gather()
     arrays, trouble = _arrays(options.device, own)
@@ -58,10 +58,11 @@ def _examine(
     refused = _about_mpi(own, asked)
     report = Report(options.device, comm.size, [own])
     wrong = singletons(comm.size, own.library["library"])
-    if wrong:  # each rank is a world of its own: one of them speaks
+    if wrong:  # each rank is a world of its own: one of them speaks, and fails: the launcher ends all at the first
+        if launched_rank():
+            return 0
         report.checks = [Check("world", FAIL, wrong)]
-        if launched_rank() == 0:
-            _print(report, options)
+        _print(report, options)
         return report.status
     # Each of these ends by itself; the watch is for an MPI that does not come back from a call.
     watch.stage("messages between all pairs of ranks", 4 * limit)
