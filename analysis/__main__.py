@@ -144,7 +144,7 @@ def _load(options: argparse.Namespace) -> int:
         except RefusedError as error:
             refused += 1
             print(error, file=sys.stderr)
-    rows = sum(len(found.rows) for found in taken)
+    rows = sum(map(len, taken))
     left = sum(len(where) for found in taken for where in found.left.values())
     if taken:
         print(f"{rows} rows taken from {len(taken)} files, {left} left, {refused} files refused")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gc
 import re
 from collections.abc import Callable, Iterable
@@ -53,7 +54,7 @@ def load_file(name: str, asked: Asked = Asked()) -> Found:  # noqa: B008
         raise RefusedError(name, None, "an empty file")
     if b"\0" in raw:
         raise RefusedError(name, None, "not text (compressed, or UTF-16?)")
-    source = Source(name, raw.decode("utf-8-sig", errors="replace"))
+    source = Source(name, raw.removeprefix(codecs.BOM_UTF8))
     looks = gc.isenabled()
     gc.disable()  # millions of rows hold no cycle: to look for one among them would take half the time
     try:
@@ -93,11 +94,12 @@ def _told(name: str, asked: Asked) -> tuple[str, Asked]:
 
 def _reader(source: Source) -> Reader:
     """By what the file holds, never by its name."""
-    text = source.text.lstrip()
-    if re.match(r"\[\s*(\{|$)", text):
+    begin = source.raw.lstrip()[:4096].decode(errors="replace")
+    if re.match(r"\[\s*(\{|$)", begin):
         return nccl_json.read
-    if text.startswith("{"):
-        return nccl_json.read if _is_document(text) else ours.read
+    if begin.startswith("{"):
+        return nccl_json.read if _is_document(begin) else ours.read
+    text = source.text.lstrip()
     kinds = [(name, reader) for name, reader, mark in _MARKS if re.search(mark, text, re.MULTILINE)]
     if len(kinds) > 1:
         raise RefusedError(
@@ -121,15 +123,14 @@ def _is_document(text: str) -> bool:
 
 def summary(found: Found) -> list[str]:
     """What was taken, what was left and why, for a person."""
-    rows = found.rows
-    sizes = sorted({row.size for row in rows if row.size is not None})
-    ranks = ", ".join(map(str, sizes)) or "unknown"
-    launches = len({row.launch for row in rows})
-    collectives = ", ".join(sorted({row.collective for row in rows}))
-    algorithms = sorted({f"{row.library}:{row.algorithm}" for row in rows})
+    columns = found.columns
+    ranks = ", ".join(map(str, sorted(set(columns["size"]) - {None}))) or "unknown"
+    launches = len(set(columns["launch"]))
+    collectives = ", ".join(sorted(set(columns["collective"])))
+    algorithms = sorted({f"{library}:{name}" for library, name in zip(columns["library"], columns["algorithm"])})
     named = ", ".join(algorithms[:4]) + (f" and {len(algorithms) - 4} more" if len(algorithms) > 4 else "")
-    span = f"{min(row.nbytes for row in rows)} to {max(row.nbytes for row in rows)} bytes"
-    head = f"{found.file}: {found.kind}, {len(rows)} rows taken: {collectives}, p {ranks}, {span}, {named}"
+    span = f"{min(columns['nbytes'])} to {max(columns['nbytes'])} bytes"
+    head = f"{found.file}: {found.kind}, {len(found)} rows taken: {collectives}, p {ranks}, {span}, {named}"
     lines = [f"{head}, {launches} launch{'es' if launches > 1 else ''}"]
     for reason, where in found.left.items():
         some = ", ".join(map(str, where[:3])) + (", …" if len(where) > 3 else "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, NoReturn
 
@@ -116,15 +116,32 @@ COLUMNS = {
 
 @dataclass
 class Found:
-    """What one file gave: the rows taken, the rows left and why, and what a person should know."""
+    """What one file gave: the rows taken, the rows left and why, and what a person should know.
+
+    ``columns``: the rows, a list for each field of ``Row``: a file may have millions.
+    """
 
     file: str
     kind: str
     asked: Asked
-    rows: list[Row] = field(default_factory=list)
+    columns: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in Row._fields})
     left: dict[str, list[int]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     calibrations: list[Row] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        """How many rows were taken."""
+        return len(self.columns["line"])
+
+    @property
+    def rows(self) -> list[Row]:
+        """The rows, one by one."""
+        return list(map(Row._make, zip(*self.columns.values())))
+
+    def extend(self, columns: Mapping[str, Sequence[Any]]) -> None:
+        """Rows that a fit may see, in the columns that ``Row`` has."""
+        for name, values in self.columns.items():
+            values += columns[name]
 
     def refuse(self, line: int | None, reason: str) -> NoReturn:
         """The file is not read at all."""
@@ -169,15 +186,16 @@ class Found:
         elif time_us == 0:
             self.leave(row.line, "time 0: below what the file resolves")
         else:
-            self.rows.append(row)
+            for values, value in zip(self.columns.values(), row):
+                values.append(value)
 
     def whole(self) -> Found:
         """The reader is done; a file of which nothing could be taken is refused."""
-        if not self.rows:
+        if not self:
             why = "; ".join(f"{reason} ({len(lines)} rows)" for reason, lines in self.left.items())
             first = min((lines[0] for lines in self.left.values()), default=None)
             self.refuse(first, f"no row can be taken: {why}" if why else "no row of a table in it")
-        if any(row.size is None for row in self.rows):
+        if None in self.columns["size"]:
             self.note("how many ranks is not in the file: give --size P")
         return self
 
@@ -187,19 +205,23 @@ def table(found: Iterable[Found], what: str = "rows") -> pd.DataFrame:
     parts: dict[str, list[Any]] = {name: [] for name in COLUMNS}
     base = 0
     for one in found:
-        rows: list[Row] = getattr(one, what)
-        order = {launch: i for i, launch in enumerate(sorted({row.launch for row in one.rows + one.calibrations}))}
-        parts["file"] += [one.file] * len(rows)
-        parts["kind"] += [one.kind] * len(rows)
-        for name, values in zip(Row._fields, zip(*rows) if rows else [()] * len(Row._fields)):
-            parts[name] += [base + order[launch] for launch in values] if name == "launch" else values
+        columns = one.columns if what == "rows" else dict(zip(Row._fields, zip(*one.calibrations)))
+        launches = {*one.columns["launch"], *(row.launch for row in one.calibrations)}
+        order = {launch: base + i for i, launch in enumerate(sorted(launches))}
+        n = len(columns.get("line", ()))
+        parts["file"] += [one.file] * n
+        parts["kind"] += [one.kind] * n
+        for name, values in columns.items():
+            parts[name] += map(order.__getitem__, values) if name == "launch" else values
         base += len(order)
-    series = {name: pd.Series(parts[name], dtype=_dtype(dtype)) for name, dtype in COLUMNS.items()}
-    return pd.DataFrame(series)
+    return pd.DataFrame({name: _series(parts[name], dtype) for name, dtype in COLUMNS.items()})
 
 
-def _dtype(name: str) -> Any:
-    return pd.StringDtype(na_value=pd.NA) if name == "str" else name
+def _series(values: list[Any], name: str) -> pd.Series:
+    dtype: Any = pd.StringDtype(na_value=pd.NA) if name == "str" else name
+    if values and values.count(values[0]) == len(values):  # by far the most columns: told from one
+        return pd.Series(values[0], index=range(len(values)), dtype=dtype)
+    return pd.Series(values, dtype=dtype)
 
 
 def median_interval(times: list[float]) -> tuple[float, float | None, float | None]:

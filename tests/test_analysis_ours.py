@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 pytest.importorskip("pandas")
 
 from analysis.load import load, load_file
+from analysis.readers.ours_fast import read_block
 from analysis.samples import Asked, RefusedError
 
 RUN = {"record": "run", "schema": 1, "size": 2}
@@ -98,6 +99,7 @@ def test_several_launches_are_numbered_through(tmp_path):
     ("text", "line", "word"),
     [
         (lines(RUN, sample())[:-5] + "\n" + lines(sample()), 2, "damaged"),
+        (lines(RUN) + '{"rec\n' + lines(sample()), 2, "damaged"),
         (lines(RUN | {"schema": 2}, sample()), 1, "schema 2"),
         (lines(RUN, sample(times=(1.0, float("nan")))), 2, "no time"),
         (lines(RUN, sample(times=(1.0, -2.0))), 2, "no time"),
@@ -130,16 +132,43 @@ def test_calibrations_and_the_place_of_ranks(tmp_path):
     assert (one.rows[0].placement, one.rows[0].crowded) == (None, True)
 
 
-@pytest.mark.parametrize(
-    "odd", [{"wrong": 1}, {"nbytes": 0}, {"size": 1}, {"times_us": [0.0]}, {"skipped": "too large"}, {"low_us": None},
-            {"nodes": None}, {"dtype": None}, {"times_us": list(range(1, 31)), "low_us": None, "high_us": None}, {}]
-)  # fmt: skip
-def test_blocks_give_what_single_records_give(tmp_path, monkeypatch, odd):
-    text = lines(RUN, *(sample(8 << i) for i in range(5)), sample() | odd, *(sample(16 << i) for i in range(5)), END)
+ODD = [
+    {"wrong": 1}, {"nbytes": 0}, {"size": 1}, {"times_us": [0.0]}, {"times_us": []}, {"skipped": "too large"},
+    {"low_us": None}, {"nodes": None}, {"dtype": None}, {"transport": "staged"}, {"algorithm": "r\u00efng \ud800"}, {},
+    {"times_us": list(range(1, 31)), "low_us": None, "high_us": None},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("odd", [*(lines(sample() | odd) for odd in ODD), lines(sample())[:-1]])
+@pytest.mark.parametrize("block", [1 << 10, 1 << 20])
+def test_blocks_give_what_single_records_give(tmp_path, monkeypatch, odd, block):
+    monkeypatch.setattr("analysis.readers.ours._BLOCK", block)
+    monkeypatch.setattr("analysis.readers.ours._FEW", 2)
+    around = [lines(*(sample(8 << i, transport="direct") for i in range(20))) for _ in range(2)]
+    text = lines(RUN) + around[0] + odd + around[1] + lines(END, RUN) + around[0]
+    blocks = []
+
+    def watched(*block):
+        blocks.append(read_block(*block))
+        return blocks[-1]
+
+    monkeypatch.setattr("analysis.readers.ours.read_block", watched)
     fast = found(tmp_path, text)
+    assert sum(len(columns["line"]) for columns in blocks if columns) >= 57
     monkeypatch.setattr("analysis.readers.ours.read_block", lambda *_: None)
     slow = found(tmp_path, text)
     assert (fast.rows, fast.left, fast.notes) == (slow.rows, slow.left, slow.notes)
+    assert len(slow) >= 60
+
+
+def test_a_damaged_line_is_found_wherever_it_is(tmp_path, monkeypatch):
+    monkeypatch.setattr("analysis.readers.ours._FEW", 1)
+    for bad in range(2, 10):
+        records = [lines(RUN), *[lines(sample())] * 9]
+        records[bad - 1] = records[bad - 1][:-9] + "\n"
+        with pytest.raises(RefusedError) as error:
+            found(tmp_path, "".join(records))
+        assert error.value.line == bad
 
 
 TIME = st.floats(1e-3, 1e7).map(lambda time: round(time, 3))

@@ -9,59 +9,69 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..samples import Asked, Found, Row, median_interval
-from .ours_fast import BLOCK, SAMPLE, read_block
+from .ours_fast import read_block
 from .text import Source
 
 SCHEMA = 1
+_SAMPLE = b'{"record":"sample"'
+_ODD = re.compile(rb'\n(?!\{"record":"sample")')
+_BLOCK = 1 << 19  # bytes: a thousand samples, which stay in a cache
+_FEW = 64  # lines
 _RUN = '{"record":"run"'
-_STAGED = re.compile(r'"transport"\s*:\s*"staged"')
 _DECODER = json.JSONDecoder()
 
 
 def read(source: Source, asked: Asked) -> Found:
     """Every whole sample of every launch in the file."""
     found = Found(source.file, "ours", asked)
-    state = _State()
-    lines = source.text.split("\n")
-    last = len(lines)
-    while last and not lines[last - 1].strip():
-        last -= 1
+    raw = source.raw.rstrip()
     # The same algorithm by two transports is two algorithms, of which one is read: the one that a GPU is bought for.
-    staged = [at for at, line in enumerate(lines, 1) if _STAGED.search(line)] if _STAGED.search(source.text) else []
-    state.direct = bool(staged) and any(_direct(line) for line in lines)
-    others = [at for at, line in enumerate(lines, 1) if not line.startswith(SAMPLE)]
-    others = sorted({*others, *staged})
-    others.append(last + 1)
-    at = 1
-    for other in others:
-        for begin in range(at, other, BLOCK):
-            end = min(other, begin + BLOCK)
-            rows = read_block(begin, lines[begin - 1 : end - 1], state.launch, asked.size, state.where)
-            if rows is None:
-                _slowly(found, state, range(begin, end), lines, last)
-            else:
-                found.rows += rows
-        _slowly(found, state, range(other, min(other, last) + 1), lines, last)
-        at = other + 1
+    state = _State(b'"staged"' in raw and any(map(_direct, raw.split(b"\n"))))
+    odd = [] if raw.startswith(_SAMPLE) else [0]
+    odd += [match.end() for match in _ODD.finditer(raw)]
+    begin, at = 0, 1
+    for start in [*odd, len(raw)]:
+        while begin < start:
+            end = start if start - begin <= _BLOCK else raw.find(b"\n", begin + _BLOCK, start) + 1 or start
+            at = _samples(found, state, at, raw[begin:end], end == len(raw))
+            begin = end
+        if start < len(raw):
+            begin = raw.find(b"\n", start) + 1 or len(raw)
+            at = _slowly(found, state, at, raw[start:begin], begin == len(raw))
     if state.open_run:
         found.note(f"line {state.open_run}: a run without its end")
     return found.whole()
 
 
-def _direct(line: str) -> bool:
+def _direct(line: bytes) -> bool:
     """Whether a line is one of our algorithms, direct."""
     try:
-        record = json.loads(line) if '"direct"' in line else None
+        record = json.loads(line) if b'"direct"' in line else None
     except (ValueError, RecursionError):  # cut or joined, which is said where it is read
         return False
     return isinstance(record, dict) and (record.get("library"), record.get("transport")) == ("mpicoll", "direct")
 
 
-def _slowly(found: Found, state: _State, places: range, lines: list[str], last: int) -> None:
-    """Line by line, with a word on whatever is wrong."""
-    for at in places:
-        for record in _records(found, at, lines[at - 1].strip(), last):
-            state.take(found, at, record)
+def _samples(found: Found, state: _State, at: int, block: bytes, last: bool) -> int:
+    """Lines from number ``at`` on that begin as samples do; the number of the line after them."""
+    columns = read_block(block, at, state.launch, state.where, found.asked.size, state.direct)
+    if columns:
+        found.extend(columns)
+        return at + len(columns["line"])
+    lines = block.count(b"\n")
+    if lines <= _FEW:
+        return _slowly(found, state, at, block, last)
+    half = block.rfind(b"\n", 0, len(block) // 2) + 1 or block.index(b"\n") + 1  # both parts have lines
+    return _samples(found, state, _samples(found, state, at, block[:half], False), block[half:], last)
+
+
+def _slowly(found: Found, state: _State, at: int, block: bytes, last: bool) -> int:
+    """Line by line, with a word on whatever is wrong; ``last``: the file ends with them."""
+    lines = block.decode(errors="replace").removesuffix("\n").split("\n")
+    for i, line in enumerate(lines):
+        for record in _records(found, at + i, line.strip(), last and line is lines[-1]):
+            state.take(found, at + i, record)
+    return at + len(lines)
 
 
 @dataclass
@@ -105,14 +115,14 @@ class _State:
             found.note(f"line {at}: records of kind {kind!r} are passed over")
 
 
-def _records(found: Found, at: int, rest: str, last: int) -> Iterator[dict[str, Any]]:
+def _records(found: Found, at: int, rest: str, last: bool) -> Iterator[dict[str, Any]]:
     """The objects of a line. A cut one may be followed on its line by the next run, when files were joined."""
     while rest:
         try:
             record, end = _DECODER.raw_decode(rest)
         except (ValueError, RecursionError):
             after = rest.find(_RUN, 1)
-            if after < 0 and at < last:
+            if after < 0 and not last:
                 found.refuse(at, "a damaged line in the middle of the file")
             found.leave(at, "cut row")
             rest = rest[after:] if after > 0 else ""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any
 
 from ..samples import Found
 
@@ -17,11 +18,17 @@ _UNITS |= {"milliseconds": 1e3, "s": 1e6, "sec": 1e6, "secs": 1e6, "seconds": 1e
 WORDS = {"pass", "fail", "n/a", "-", "nan"}
 
 
-class Source(NamedTuple):
-    """A file as text."""
+@dataclass(frozen=True)
+class Source:
+    """A file as its bytes, without a mark of their order, and as text."""
 
     file: str
-    text: str
+    raw: bytes
+
+    @cached_property
+    def text(self) -> str:
+        """All of it; what is no UTF-8 is marked as such."""
+        return self.raw.decode(errors="replace")
 
     def lines(self) -> list[str]:
         """Its lines without labels and line ends; a last empty one is none."""

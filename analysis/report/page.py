@@ -59,7 +59,7 @@ def _again(options: argparse.Namespace) -> str:
 
 def sentence(found: Sequence[Found], runs: Sequence[Facts], cases: Sequence[str]) -> str:
     """The runs and the machine in a sentence."""
-    sizes = sorted({row.size for one in found for row in one.rows if row.size is not None})
+    sizes = sorted(set[int]().union(*(one.columns["size"] for one in found)) - {None})
     ranks = f"on {_list([str(size) for size in sizes])} ranks" if sizes else "on an unknown number of ranks"
     what = f"{_list(cases)} {ranks}"
     if not runs:
