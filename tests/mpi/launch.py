@@ -116,6 +116,17 @@ def tests(mpirun: Sequence[str], ranks: int, limit_s: float, arguments: Sequence
     return status == 0
 
 
+def ends(mpirun: Sequence[str], ranks: int, memory: str) -> bool:
+    """Whether a job ends well while its plans on device memory are still there."""
+    if memory == "host":
+        return True
+    command = [*mpirun, "-n", str(ranks), sys.executable, "-m", "mpi4py", str(HERE / "device" / "ends_alive.py")]
+    status, said = run(command, CHECK_S, echo=False, ranks=ranks, more=MEMORIES[memory])
+    well = status == 0 and said.count(f"found {ranks * (ranks + 1) / 2}") == ranks
+    print(f"launch: an end with live plans on {memory} memory: " + ("as it should be" if well else said), flush=True)
+    return well
+
+
 def check(mpirun: Sequence[str], kind: str) -> str:
     """Launch one job in which a rank fails; what is wrong with its end, or nothing."""
     script = str(HERE / "rank_fails.py")
@@ -168,6 +179,7 @@ def main() -> int:
 
     memories = [] if args.checks_only else args.memory or [memory for memory in MEMORIES if memory != "gpu"]
     passed = all([tests(args.mpirun, args.ranks, args.limit, args.pytest, memory) for memory in memories])
+    passed = all([passed, *(ends(args.mpirun, args.ranks, memory) for memory in memories)])
     if args.memory:
         return 0 if passed else 1
     failed = 0
