@@ -239,7 +239,7 @@ def _plan(args: Arguments, state: Private, *, one_shot: bool = False, cached: bo
         task = _problem(args, state)
         lowered, nbytes = _lowered(task, state)
         place = _place(task, lowered, nbytes, state, one_shot)
-    except (TypeError, ValueError, MemoryError, RuntimeError) as caught:
+    except Exception as caught:  # whatever it is: the other ranks would wait
         error = caught
     if not one_shot or state.config.check:
         agree(state.comm, args.facts(task), error)
@@ -271,7 +271,10 @@ def _place(task: Problem, lowered: Lowered, nbytes: int, state: Private, one_sho
     if task.on_device:
         from .device import DevicePlace  # needs CuPy
 
-        return DevicePlace(state, lowered.steps, task.send, task.recv, (task.work, lowered.scratch), one_shot)
+        place = DevicePlace(state, lowered.steps, task.send, task.recv, (task.work, lowered.scratch), one_shot)
+        if task.operation is not None:
+            place.compile(task.operation)
+        return place
     room = (state.scratch(nbytes) if one_shot else np.empty(nbytes, np.uint8)).view(task.dtype)
     return HostPlace(
         lowered.steps,

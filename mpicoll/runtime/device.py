@@ -33,14 +33,25 @@ class Lane:
 
     def __init__(self, device: int, stream: Any, callers: tuple[Callable[[], int], ...]) -> None:
         self.device, self.stream, self.callers = cupy().cuda.Device(device), stream, callers
-        self.events = [cupy().cuda.Event(disable_timing=True) for _ in callers]
+        self.events = [self.event() for _ in callers]
         self.arriving: list[int] = []
+        self.depth = 0
+
+    def event(self) -> Any:
+        """A new event; it can only be recorded on the device that it was made on."""
+        with self.device:
+            return cupy().cuda.Event(disable_timing=True)
 
     def run(self, call: Callable[..., Any], *args: Any) -> Any:
         """Make a call with this lane's device and stream as the current ones."""
-        self.arriving = [caller() for caller in self.callers]
-        with self.device, self.stream:
-            return call(*args)
+        if not self.depth:  # a plan that finds others started runs itself from in here, where no caller's stream shows
+            self.arriving = [caller() for caller in self.callers]
+        self.depth += 1
+        try:
+            with self.device, self.stream:
+                return call(*args)
+        finally:
+            self.depth -= 1
 
     def enter(self) -> None:
         """Let the stream wait for all that the caller has launched."""
@@ -80,6 +91,10 @@ class DevicePlace:
         self.addresses |= dict(zip(extents, accumulate(extents.values(), initial=high.ptr if high else 0)))
         self.lane = Lane(data.device, rooms.stream, device_buffers.caller_streams((send, recv), data.device))
         self.keep = low, high
+
+    def compile(self, operation: Operation) -> None:
+        """Make sure of the kernels. RuntimeError: they cannot be compiled."""
+        self.lane.run(kernels.compile, operation, self.dtype, self.lane.device.id)
 
     def binder(self, comm: MPI.Intracomm, operation: Operation | None, tag: int) -> Binder:
         """As bind.Place."""
@@ -161,9 +176,8 @@ class _DeviceBinder(Binder):
     def __init__(self, comm: MPI.Intracomm, operation: Operation | None, tag: int, where: DevicePlace) -> None:
         super().__init__(comm, operation, tag)
         self.where, self.dtype, self.lane = where, where.dtype, where.lane
-        self.awaited = {
-            step.step: cupy().cuda.Event(disable_timing=True) for step in where.steps if isinstance(step, Sync)
-        }
+        self.awaited = {step.step: self.lane.event() for step in where.steps if isinstance(step, Sync)}
+        self.views: dict[Slice, Any] = {}
 
     def other(self, step: Step, calls: list[Call], tests: dict[int, Callable[[], bool]]) -> None:
         if isinstance(step, Enter):
@@ -178,7 +192,11 @@ class _DeviceBinder(Binder):
             calls.append(partial(self.awaited[number].record, self.lane.stream))
 
     def array(self, at: Slice) -> Any:
-        return device_buffers.view(self._address(at), at.stop - at.start, self.dtype, self.lane.device.id)
+        # One object for one place: an operand that is not ``out`` itself but shares its memory, CuPy copies first.
+        if at not in self.views:
+            count = at.stop - at.start
+            self.views[at] = device_buffers.view(self._address(at), count, self.dtype, self.lane.device.id)
+        return self.views[at]
 
     def data(self, at: Slice) -> Any:
         return MPI.memory.fromaddress(self._address(at), (at.stop - at.start) * self.dtype.itemsize)

@@ -25,11 +25,12 @@ def is_device(buffer: Any) -> bool:
     if isinstance(buffer, (np.ndarray, bytes, bytearray, memoryview, list, tuple)) or buffer is None:
         return False
     try:
-        if hasattr(buffer, "__cuda_array_interface__"):
-            return True
-        return hasattr(buffer, "__dlpack_device__") and buffer.__dlpack_device__()[0] in (CUDA, CUDA_MANAGED)
-    except (RuntimeError, BufferError) as error:  # a tensor that requires grad
-        raise TypeError(f"a {type(buffer).__name__} cannot be used as a buffer: {_line(error)}") from None
+        # DLPack first: the interface of others has no name for bfloat16, and raises whatever comes of that.
+        if hasattr(buffer, "__dlpack_device__"):
+            return buffer.__dlpack_device__()[0] in (CUDA, CUDA_MANAGED)
+        return hasattr(buffer, "__cuda_array_interface__")
+    except Exception as error:  # what a library says of a tensor that it will not hand out
+        raise TypeError(f"a {type(buffer).__name__} cannot be used as a buffer: {line(error)}") from None
 
 
 @cache
@@ -39,7 +40,7 @@ def cupy() -> ModuleType:
         import cupy as module
     except ImportError as error:
         raise TypeError(
-            f"a buffer in GPU memory needs CuPy, which does not import ({_line(error)}): "
+            f"a buffer in GPU memory needs CuPy, which does not import ({line(error)}): "
             "pip install 'mpicoll[cuda13]' (or cuda12)"
         ) from None
     return module
@@ -64,14 +65,17 @@ def _array(buffer: Any, name: str) -> Any:
     try:
         # DLPack first: it knows bfloat16, and makes CuPy's stream wait for the producer's.
         return cupy().from_dlpack(buffer) if hasattr(buffer, "__dlpack__") else cupy().asarray(buffer)
-    except (RuntimeError, BufferError, TypeError, ValueError) as error:
-        raise TypeError(f"{name} is a {type(buffer).__name__} that CuPy cannot view: {_line(error)}") from None
+    except Exception as error:
+        raise TypeError(f"{name} is a {type(buffer).__name__} that CuPy cannot view: {line(error)}") from None
 
 
 def _read_only(buffer: Any) -> bool:
-    return not isinstance(buffer, cupy().ndarray) and bool(
-        getattr(buffer, "__cuda_array_interface__", {"data": (0, False)})["data"][1]
-    )
+    if isinstance(buffer, cupy().ndarray):
+        return False
+    try:
+        return bool(buffer.__cuda_array_interface__["data"][1])
+    except Exception:  # it has none, or none for this dtype
+        return False
 
 
 def view(address: int, count: int, dtype: np.dtype, device: int) -> Any:
@@ -134,5 +138,6 @@ def caller_streams(flats: Sequence[Flat | None], device: int) -> tuple[Callable[
     return tuple(found)
 
 
-def _line(error: Exception) -> str:
+def line(error: Exception) -> str:
+    """What an error says, in one line."""
     return " ".join(str(error).split())[:200]

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from . import _memory, _streams, cuda
+from . import _devices, _memory, _streams, cuda
 
 __version__ = "0+double"
+KNOWN = ["b1", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "c8", "c16"]
 
 
 class ndarray:  # noqa: N801
@@ -103,6 +104,21 @@ def asarray(values: Any, order: str | None = None) -> ndarray:
     return array
 
 
+def from_dlpack(tensor: Any) -> ndarray:
+    """A view of another library's tensor, whose work the current stream waits for; no capsule here."""
+    return asarray(tensor.__dlpack__(stream=_streams.current().ptr))
+
+
+def _launch(kernel: Any, *arrays: Any) -> None:
+    """A kernel on the current stream; its arrays must be in the current device's memory, of dtypes that CuPy knows."""
+    for one in arrays:
+        if isinstance(one, ndarray) and one.data.device_id != _devices.current():
+            raise ValueError(f"the array is on device {one.data.device_id} and the current one is {_devices.current()}")
+        if isinstance(one, ndarray) and not (one.dtype.isnative and one.dtype.str[1:] in KNOWN):
+            raise TypeError(f"Wrong type ({one.dtype!r}) of arguments")
+    _streams.current().launch(kernel)
+
+
 def _ufunc(function: np.ufunc) -> Any:
     def call(*inputs: Any, out: ndarray, casting: str = "same_kind") -> ndarray:
         def run() -> None:
@@ -110,7 +126,10 @@ def _ufunc(function: np.ufunc) -> Any:
                 seen = [one._reach() if isinstance(one, ndarray) else one for one in inputs]
                 function(*seen, out=out._reach(), casting=casting)
 
-        _streams.current().launch(run)
+        for one in inputs:
+            if isinstance(one, ndarray) and one is not out and one.data.mem.ptr == out.data.mem.ptr:
+                raise RuntimeError("another array on the memory of out: CuPy allocates, and copies it first")
+        _launch(run, *inputs, out)
         return out
 
     return call
@@ -137,5 +156,5 @@ class ElementwiseKernel:
             with np.errstate(all="ignore"):
                 out._reach()[:] = self.function(x, y).astype(ml_dtypes.bfloat16).view(np.uint16)
 
-        _streams.current().launch(run)
+        _launch(run, a, b, out)
         return out

@@ -7,20 +7,24 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
+from . import _devices
+
 _numbers = itertools.count(1)
 streams: dict[int, Stream] = {}
 events: dict[int, Event] = {}
+_nulls: dict[int, Stream] = {}
 _here = threading.local()
 
 
 class Stream:
-    """A queue of work. ``null``: the default stream."""
+    """A queue of work of the device that is current when it is made. ``null``: its default stream."""
 
     def __init__(self, null: bool = False, non_blocking: bool = False) -> None:
-        self.ptr = 0 if null else next(_numbers)
+        self.ptr, self.device_id = 0 if null else next(_numbers), _devices.current()
         self.work: deque[tuple[int, Callable[[], None]]] = deque()
         self.launched = 0  # number of the last work
-        streams[self.ptr] = self
+        if not null:
+            streams[self.ptr] = self
 
     def launch(self, work: Callable[[], None]) -> None:
         self.launched += 1
@@ -39,6 +43,9 @@ class Stream:
         self.launch(lambda: stream.reach(number))
 
     def __enter__(self) -> Stream:
+        here = _devices.current()
+        if self.device_id != here:
+            raise RuntimeError(f"the stream is of device {self.device_id} and the current one is {here}")
         _stack().append(self)
         return self
 
@@ -47,15 +54,17 @@ class Stream:
 
 
 class Event:
-    """A mark in a stream."""
+    """A mark in a stream of the device that is current when the event is made."""
 
     def __init__(self, block: bool = False, disable_timing: bool = False) -> None:
-        self.ptr = next(_numbers)
-        self.stream, self.number, self.asked = null, 0, 0
+        self.ptr, self.device_id = next(_numbers), _devices.current()
+        self.stream, self.number, self.asked = stream_at(0), 0, 0
         events[self.ptr] = self
 
     def record(self, stream: Stream | None = None) -> None:
         self.stream = stream or current()
+        if self.stream.device_id != self.device_id:
+            raise RuntimeError("cudaErrorInvalidResourceHandle: invalid resource handle")
         self.number, self.asked = self.stream.launched, 0
 
     def synchronize(self) -> None:
@@ -70,7 +79,18 @@ class Event:
         return not self.stream.work or self.stream.work[0][0] > self.number
 
 
-null = Stream(null=True)
+def stream_at(ptr: int) -> Stream:
+    """The stream of a pointer; 0 is the default one of the current device."""
+    if ptr:
+        return streams[ptr]
+    here = _devices.current()
+    if here not in _nulls:
+        _nulls[here] = Stream(null=True)
+    return _nulls[here]
+
+
+def every() -> list[Stream]:
+    return [*streams.values(), *_nulls.values()]
 
 
 def _stack() -> list[Stream]:
@@ -80,5 +100,13 @@ def _stack() -> list[Stream]:
 
 
 def current(device_id: int = -1) -> Stream:
-    """The stream that kernels of this thread go to."""
-    return _stack()[-1] if _stack() else null
+    """The stream that kernels of this thread go to, on the current device or another."""
+    device = _devices.current() if device_id < 0 else device_id
+    found = [stream for stream in _stack() if stream.device_id == device]
+    if found:
+        return found[-1]
+    _devices.stack().append(device)
+    try:
+        return stream_at(0)
+    finally:
+        _devices.stack().pop()

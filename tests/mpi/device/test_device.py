@@ -12,7 +12,7 @@ from mpi4py import MPI
 from together import refused
 
 import mpicoll
-from mpicoll.runtime import cut, device, fence
+from mpicoll.runtime import cut, device, fence, kernels
 from mpicoll.runtime.steps import Enter, Sync
 from mpicoll.schedule import COLLECTIVES
 
@@ -76,60 +76,6 @@ def test_average(comm, dtype):
 
     for collective in ("allreduce", "reduce_scatter", "reduce"):
         DeviceCall(comm, collective, 999, dtype=dtype, op=mpicoll.AVG, reduce=average, data=few).planned()
-
-
-@pytest.mark.parametrize("comm", [2, 4], indirect=True)
-def test_plans_that_are_under_way_together(comm):
-    calls = [DeviceCall(comm, "allreduce", 5000 + i) for i in range(3)]
-    plans = []
-    for call, name in zip(calls, ("ring", "recursive_doubling", "binomial_tree")):
-        call.fill(9)
-        plans.append(call.plan(name))
-    for turn in range(3):
-        for call, plan in zip(calls, plans):
-            call.fill(turn)
-            with call.stream:
-                plan.start()
-        for call, plan in reversed(list(zip(calls, plans))):
-            with call.stream:
-                plan.wait()
-            call.check(turn)
-    for plan in plans:
-        plan.free()
-
-
-@pytest.mark.parametrize("comm", [3], indirect=True)
-def test_memory_of_another_library(comm):
-    class Foreign:
-        """An array that shows nothing but the interface."""
-
-        def __init__(self, array):
-            self.array = array
-
-        @property
-        def __cuda_array_interface__(self):
-            return self.array.__cuda_array_interface__
-
-    x, y = cupy.asarray(np.arange(7.0) + comm.rank), cupy.empty(7, "f8")
-    mpicoll.allreduce(Foreign(x), Foreign(y), comm=comm)
-    assert (read(y) == 3 * np.arange(7.0) + 3).all()
-
-
-@pytest.mark.parametrize("comm", [1, 2], indirect=True)
-def test_memory_that_may_only_be_read(comm):
-    class ReadOnly:
-        def __init__(self, array):
-            self.array = array
-
-        @property
-        def __cuda_array_interface__(self):
-            told = dict(self.array.__cuda_array_interface__)
-            return {**told, "data": (told["data"][0], True)}
-
-    x, y = cupy.asarray(np.arange(7.0)), cupy.empty(7, "f8")
-    mpicoll.allreduce(ReadOnly(x), y, comm=comm)
-    assert (read(y) == comm.size * np.arange(7.0)).all()
-    refused(comm, ValueError, "recvbuf is read-only", _init, comm, x, ReadOnly(y))
 
 
 @pytest.mark.parametrize("comm", [2, 3], indirect=True)
@@ -199,6 +145,27 @@ def test_what_is_refused(comm):
     refused(comm, TypeError, "dtype", _init, comm, x, cupy.empty(8, "f8"))
     pair = cupy.empty(4, [("value", "f8"), ("index", "i4")])
     refused(comm, TypeError, "MINLOC does not run in GPU memory", _init, comm, MPI.IN_PLACE, pair, MPI.MINLOC)
+
+
+@pytest.mark.parametrize("comm", [2], indirect=True)
+def test_a_dtype_without_kernels(comm):
+    long = [cupy.asarray(np.ones(8)), MPI.LONG_DOUBLE]
+    said = "^dtype float128 cannot be reduced in GPU memory"
+    refused(comm, TypeError, said, mpicoll.allreduce_init, MPI.IN_PLACE, long, comm=comm)
+    mpicoll.bcast(long, 0, comm)
+
+
+@pytest.mark.parametrize("comm", [2], indirect=True)
+def test_a_compiler_that_is_missing_on_one_rank(comm, monkeypatch):
+    monkeypatch.setattr(kernels, "_compiled", set())
+    if comm.rank == 1:
+
+        def add(*_, **__):
+            raise OSError("no libnvrtc\nnowhere")
+
+        monkeypatch.setattr(cupy, "add", add)
+    said = r"^rank 1: SUM on float32 cannot be compiled for GPU 0 \(no libnvrtc nowhere\): pip install"
+    refused(comm, RuntimeError, said, _init, comm, MPI.IN_PLACE, cupy.empty(8, "f4"))
 
 
 @double

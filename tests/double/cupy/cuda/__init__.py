@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 
-from .. import _memory
+from .. import _devices, _memory
 from .._streams import Event, Stream
 from .._streams import current as get_current_stream
 from . import runtime
@@ -22,53 +20,42 @@ __all__ = [
     "get_current_stream",
     "runtime",
 ]
-_here = threading.local()
 
 
 class Device:
     """A GPU; as a context, the current one."""
 
     def __init__(self, device: int | None = None) -> None:
-        self.id = current_device() if device is None else int(device)
+        self.id = _devices.current() if device is None else int(device)
         if not 0 <= self.id < _memory.DEVICES:
             raise runtime.CUDARuntimeError("cudaErrorInvalidDevice: invalid device ordinal")
 
     def __enter__(self) -> Device:
-        _stack().append(self.id)
+        _devices.stack().append(self.id)
         return self
 
     def __exit__(self, *_: object) -> None:
-        _stack().pop()
+        _devices.stack().pop()
 
     def use(self) -> None:
-        _here.used = self.id
+        _devices.use(self.id)
 
     def synchronize(self) -> None:
         runtime.deviceSynchronize()
-
-
-def _stack() -> list[int]:
-    if not hasattr(_here, "stack"):
-        _here.stack = []
-    return _here.stack
-
-
-def current_device() -> int:
-    return _stack()[-1] if _stack() else getattr(_here, "used", 0)
 
 
 class Memory(_memory.Block):
     """cudaMalloc."""
 
     def __init__(self, nbytes: int) -> None:
-        super().__init__(nbytes, current_device())
+        super().__init__(nbytes, _devices.current())
 
 
 class ManagedMemory(_memory.Block):
     """cudaMallocManaged."""
 
     def __init__(self, nbytes: int) -> None:
-        super().__init__(nbytes, current_device(), managed=True)
+        super().__init__(nbytes, _devices.current(), managed=True)
 
 
 class PinnedMemory:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from .. import _memory
-from .._streams import events, streams
+from .. import _devices, _memory
+from .._streams import events, every, stream_at
 
 memcpyDefault = 4  # noqa: N816 (CuPy's names)
 memoryTypeDevice, memoryTypeManaged = 2, 3  # noqa: N816
@@ -20,7 +20,7 @@ def getDeviceCount() -> int:
 
 
 def deviceSynchronize() -> None:
-    for stream in list(streams.values()):
+    for stream in every():
         stream.synchronize()
 
 
@@ -28,15 +28,15 @@ def memcpyAsync(dst: int, src: int, size: int, kind: int, stream: int) -> None:
     def copy() -> None:
         _memory.reach(dst, size)[:] = _memory.reach(src, size)
 
-    streams[stream].launch(copy)
+    stream_at(stream).launch(copy)
 
 
 def eventRecord(event: int, stream: int) -> None:
-    events[event].record(streams[stream])
+    events[event].record(stream_at(stream))
 
 
 def streamWaitEvent(stream: int, event: int, flags: int = 0) -> None:
-    streams[stream].wait_event(events[event])
+    stream_at(stream).wait_event(events[event])
 
 
 def pointerGetAttributes(ptr: int) -> SimpleNamespace:
@@ -48,7 +48,5 @@ def pointerGetAttributes(ptr: int) -> SimpleNamespace:
 
 
 def memGetInfo() -> tuple[int, int]:
-    from . import current_device
-
-    used = sum(_memory.arena(current_device()).used.values())
+    used = sum(_memory.arena(_devices.current()).used.values())
     return _memory.SIZE - used, _memory.SIZE
