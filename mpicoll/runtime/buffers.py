@@ -54,6 +54,11 @@ def _look(data: Any, name: str) -> Flat:
     if device_buffers.is_device(data):
         return device_buffers.device_flat(data, name)
     array = _on_host(data, name)
+    if array.dtype.hasobject:
+        raise TypeError(
+            f"{name} has dtype {array.dtype}: its elements are addresses in this process; pass a numeric dtype, or "
+            "pickle them as mpi4py's calls in lower case do"
+        )
     if not (array.flags.c_contiguous or array.flags.f_contiguous):
         raise ValueError(
             f"{name} is not contiguous (shape {array.shape}, strides {array.strides}): "

@@ -13,6 +13,7 @@ from mpicoll.schedule import COLLECTIVES, find
 from .agree import agree
 from .api import _once, _plan
 from .buffers import flat
+from .memory import shown
 from .plan import Plan
 from .private import private
 from .problem import EQUAL, KEEPING, Arguments
@@ -46,7 +47,7 @@ class Comm(MPI.Intracomm):
     def __new__(cls, comm: MPI.Intracomm | None = None, algorithm: str | Mapping[str, str] = "auto") -> Comm:
         """TypeError, ValueError: no intracommunicator, or no algorithm of that name."""
         if comm is not None and not isinstance(comm, MPI.Comm):
-            raise TypeError(f"comm is {comm!r}: pass an mpi4py.MPI.Intracomm such as MPI.COMM_WORLD")
+            raise TypeError(f"comm is {shown(comm)}: pass an mpi4py.MPI.Intracomm such as MPI.COMM_WORLD")
         if comm and comm.Is_inter():
             raise ValueError("comm is an intercommunicator: pass an intracommunicator, for example comm.Merge()")
         self = super().__new__(cls, comm)
@@ -231,7 +232,7 @@ class Comm(MPI.Intracomm):
                 raise ValueError("recvcounts is None: with MPI.IN_PLACE give the number of elements of each rank")
             here = flat(recvbuf, "recvbuf", writable=True, use=args.use)
             count = here.count // here.per
-        except (TypeError, ValueError) as caught:
+        except Exception as caught:  # whatever it is: the other ranks would wait
             error = caught
         agree(state.comm, args.facts(), error)
         return state.comm.allgather(count)
@@ -248,10 +249,10 @@ def _names(algorithm: str | Mapping[str, str]) -> dict[str, str]:
             raise ValueError(f"no collective has an algorithm {algorithm!r}; python -m mpicoll list shows them")
         return dict.fromkeys(COLLECTIVES, algorithm)
     if not isinstance(algorithm, Mapping):
-        raise TypeError(f"algorithm is {algorithm!r}: pass its name, 'auto', or a name for each collective")
+        raise TypeError(f"algorithm is {shown(algorithm)}: pass its name, 'auto', or a name for each collective")
     for collective, name in algorithm.items():
         if collective not in COLLECTIVES:
-            raise ValueError(f"algorithm names {collective!r}: the collectives are {', '.join(COLLECTIVES)}")
+            raise ValueError(f"algorithm names {shown(collective)}: the collectives are {', '.join(COLLECTIVES)}")
         if name != "auto":
             find(collective, name)
     return {**dict.fromkeys(COLLECTIVES, "auto"), **algorithm}

@@ -57,6 +57,15 @@ class Flat:
         return np.asarray(raw, np.uint8).view(self.dtype)
 
 
+def shown(value: Any) -> str:
+    """A value that a caller handed in, in a line of its own, cut where it is long. Never raises."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= 100 else f"{text[:97]}..."
+
+
 def say(buffer: Any) -> str:
     """What was handed in, in words."""
     for name in ("IN_PLACE", "BOTTOM"):

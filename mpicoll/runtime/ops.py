@@ -16,6 +16,7 @@ import numpy as np
 from mpi4py import MPI
 
 from .buffers import is_bfloat16, is_pair
+from .memory import shown
 
 
 class _Average:
@@ -69,7 +70,7 @@ def operation(op: Any, dtype: np.dtype, on_device: bool = False, datatype: MPI.D
         return Operation("AVG", True, _ufunc(np.add, dtype, on_device), average=True, quiet=True)
     op = MPI.SUM if op is None else op
     if not isinstance(op, MPI.Op):
-        raise TypeError(f"op is {op!r}: pass an mpi4py.MPI.Op such as MPI.SUM, or mpicoll.AVG")
+        raise TypeError(f"op is {shown(op)}: pass an mpi4py.MPI.Op such as MPI.SUM, or mpicoll.AVG")
     if op.handle in _BY_HANDLE:
         name, ufunc, kinds = _BY_HANDLE[op.handle]
         _need(kind in kinds, name, dtype, ", ".join(_WORDS[k] for k in kinds) + " dtypes")
@@ -103,7 +104,7 @@ def name_of(op: Any) -> str:
     if op is None:
         return "SUM"
     if not isinstance(op, MPI.Op):
-        return repr(op)
+        return shown(op)
     known = _BY_HANDLE.get(op.handle) or _LOCATE.get(op.handle)
     if known:
         return known[0]

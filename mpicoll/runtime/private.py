@@ -15,6 +15,7 @@ import numpy as np
 from mpi4py import MPI
 
 from . import select, tuning
+from .memory import shown
 from .transport import TRANSPORTS, Decision, decide
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class Private:
         if self.rank == 0:
             try:
                 config = Config.from_environment()
-            except ValueError as error:
+            except Exception as error:
                 config = error
         config = self.comm.bcast(config)
         if not isinstance(config, Config):
@@ -162,7 +163,7 @@ def private(comm: Any) -> Private:
     """
     comm = MPI.COMM_WORLD if comm is None else comm
     if not isinstance(comm, MPI.Comm):
-        raise TypeError(f"comm is {comm!r}: pass an mpi4py.MPI.Intracomm such as MPI.COMM_WORLD")
+        raise TypeError(f"comm is {shown(comm)}: pass an mpi4py.MPI.Intracomm such as MPI.COMM_WORLD")
     if comm == MPI.COMM_NULL:
         raise ValueError("comm is MPI.COMM_NULL or was freed: pass a live communicator")
     known = _states.get(comm.handle)

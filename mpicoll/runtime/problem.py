@@ -15,7 +15,7 @@ from mpicoll.schedule import REDUCING, Algorithm, Schedule, bounds
 
 from .buffers import aside, flat, match, same_or_apart
 from .derived import Packing, Use
-from .memory import Flat
+from .memory import Flat, shown
 from .ops import Operation, is_user, name_of, operation
 from .select import Call, select
 from .steps import RECVBUF, SENDBUF, WORK, Layout, Slice
@@ -102,16 +102,19 @@ class Arguments:
             "order": str(data and data.order),
             "op": name_of(self.op),
             "root": _plain(self.root),
-            "algorithm": repr(self.algorithm),
+            "algorithm": shown(self.algorithm),
             "counts": _plain(counts),
         }
 
 
 def _plain(value: Any) -> str:
     """Numbers and sequences of numbers in words that do not tell NumPy's integers from Python's."""
-    if isinstance(value, Iterable) and not isinstance(value, str):
-        return f"[{', '.join(map(_plain, value))}]"
-    return str(int(value)) if isinstance(value, (int, np.integer)) else repr(value)
+    try:
+        if isinstance(value, Iterable) and not isinstance(value, str):
+            return f"[{', '.join(map(_plain, value))}]"
+    except Exception:  # in the caller's own sequence: what is wrong with it is told elsewhere
+        return shown(value)
+    return str(int(value)) if isinstance(value, (int, np.integer)) else shown(value)
 
 
 def _default(name: str, call: Call) -> tuple[Algorithm, str]:
@@ -122,9 +125,9 @@ def problem(args: Arguments, rank: int, nodes: tuple[int, ...], choose: Choose =
     """Check the arguments of one rank and select; ``nodes``: the node of each. TypeError, ValueError name the cure."""
     collective, size = args.collective, len(nodes)
     if not isinstance(args.root, (int, np.integer)) or not 0 <= args.root < size:
-        raise ValueError(f"root {args.root!r} is not one of the ranks 0..{size - 1}")
+        raise ValueError(f"root {shown(args.root)} is not one of the ranks 0..{size - 1}")
     if not isinstance(args.algorithm, str):
-        raise TypeError(f"algorithm is {args.algorithm!r}: pass its name, or 'auto'")
+        raise TypeError(f"algorithm is {shown(args.algorithm)}: pass its name, or 'auto'")
     root = int(args.root)
     send, recv, whole = _buffers(args, rank, size)
     data = recv or send
@@ -210,7 +213,7 @@ def _edges(args: Arguments, whole: Flat, chunks: int, size: int) -> list[int]:
         return [per * edge for edge in bounds(total, chunks)]
     known = list(counts) if isinstance(counts, Iterable) else []
     if len(known) != size or any(not isinstance(c, (int, np.integer)) or c < 0 for c in known):
-        raise ValueError(f"counts is {counts!r}: give {size} numbers of elements, one a rank")
+        raise ValueError(f"counts is {shown(counts)}: give {size} numbers of elements, one a rank")
     if sum(known) != total:
         raise ValueError(f"counts add up to {sum(known)}, and the vector has {total} elements")
     return [0, *accumulate(per * int(c) for c in known)]

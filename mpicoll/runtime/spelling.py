@@ -20,7 +20,7 @@ from mpi4py import MPI
 from mpicoll.schedule import bounds
 
 from .derived import Element, Use, element, pack, plain
-from .memory import HOW, Flat, say
+from .memory import HOW, Flat, say, shown
 
 
 class Spelling(NamedTuple):
@@ -58,7 +58,7 @@ def parse(buffer: Any, name: str, *, ranks: bool = False) -> Spelling | None:
     datatype = counts.pop() if len(buffer) > 2 or isinstance(buffer[1], (MPI.Datatype, str)) else None
     if len(counts) == 1 and isinstance(counts[0], tuple if ranks else (tuple, list)):
         if len(counts[0]) != 2:
-            raise ValueError(f"{name} is spelled with {counts[0]!r}: give (count, displacement)")
+            raise ValueError(f"{name} is spelled with {shown(counts[0])}: give (count, displacement)")
         counts = list(counts[0])
     count, displ = [*counts, None][:2] if counts else (None, None)
     return Spelling(data, count, displ, datatype)
@@ -106,7 +106,7 @@ def _datatype(told: Any, name: str) -> MPI.Datatype | None:
     try:
         return MPI.Datatype.fromcode(told)
     except (KeyError, ValueError, TypeError):
-        raise ValueError(f"{name} has datatype {told!r}: give an MPI.Datatype, or a code such as 'd'") from None
+        raise ValueError(f"{name} has datatype {shown(told)}: give an MPI.Datatype, or a code such as 'd'") from None
 
 
 def _blocks(count: Any, displ: Any, held: tuple[int, int], ranks: int | None, name: str) -> _Blocks:
@@ -119,7 +119,7 @@ def _blocks(count: Any, displ: Any, held: tuple[int, int], ranks: int | None, na
             found = []
         if isinstance(value, Iterable) is (ranks is None) or not found or min(found) < 0 or len(found) != (ranks or 1):
             many = "a number" if ranks is None else f"{ranks} numbers"
-            raise ValueError(f"{name} has {what} {value!r}: give {many}, not negative")
+            raise ValueError(f"{name} has {what} {shown(value)}: give {many}, not negative")
         return found
 
     apart = None

@@ -226,7 +226,9 @@ def algorithms(collective: str) -> dict[str, Algorithm]:
 
 
 def find(collective: str, name: str) -> Algorithm:
-    """One algorithm. ValueError names what there is."""
+    """One algorithm. ValueError names what there is; TypeError: no name."""
+    if not isinstance(name, str):
+        raise TypeError(f"algorithm is {name!r}: pass its name, as in mpicoll.algorithms({collective!r})")
     name, at, segments = name.partition("@")
     if at:
         if collective not in SEGMENTED:

@@ -18,6 +18,21 @@ class Given:
         self.send, self.recv, self.op, self.algorithm = np.ones(8), np.zeros(8), MPI.SUM, "ring"
 
 
+class Broken:
+    """What a library's tensor may do when it is asked for its memory."""
+
+    def __dlpack__(self, **_):
+        raise KeyError("no such dtype")
+
+    def __dlpack_device__(self):
+        raise LookupError("no such device")
+
+
+class Unspeakable:
+    def __repr__(self):
+        raise ZeroDivisionError("it cannot be shown")
+
+
 def reading(array):
     array.setflags(write=False)
     return array
@@ -63,6 +78,26 @@ ALONE = {
         "^rank {odd}: sendbuf has dtype float64",
     ),
     "objects": (lambda g: vars(g).update(send=np.ones(8, "O")), TypeError, "^rank {odd}: sendbuf has dtype object"),
+    "objects as bytes": (
+        lambda g: vars(g).update(send=[np.ones(8, "O"), MPI.BYTE]),
+        TypeError,
+        "^rank {odd}: sendbuf has dtype object: its elements are addresses",
+    ),
+    "an exporter that breaks": (
+        lambda g: vars(g).update(send=Broken()),
+        TypeError,
+        "^rank {odd}: a Broken cannot be used as a buffer: no such device",
+    ),
+    "what nobody thinks of": (
+        lambda g: vars(g).update(op=Unspeakable()),
+        TypeError,
+        "^rank {odd}: op is a Unspeakable: pass",
+    ),
+    "many lines": (
+        lambda g: vars(g).update(op=np.zeros((20, 20))),
+        TypeError,
+        r"^rank {odd}: op is array\(.*\.\.\.: pass an mpi4py",
+    ),
     "no array": (no_memory, TypeError, "^rank {odd}: recvbuf is None"),
     "no operation": (lambda g: vars(g).update(op="sum"), TypeError, "^rank {odd}: op is 'sum'"),
 }
@@ -149,6 +184,18 @@ def test_counts_that_are_no_sequence(comm):
     call = mpicoll.allgather_init
     with pytest.raises((TypeError, ValueError), match=r"^rank 0: counts is 5"):
         call(np.zeros(2), x, comm, counts=counts)
+
+
+def test_counts_that_break(comm):
+    """No kind of error of one rank leaves the others waiting."""
+
+    class Breaking(list):
+        def __iter__(self):
+            raise LookupError("no such file")
+
+    counts = [2] * comm.size if comm.rank else Breaking([2])
+    said = "^rank 0: no such file$"
+    refused(comm, LookupError, said, mpicoll.allgather_init, np.zeros(2), np.zeros(2 * comm.size), comm, counts=counts)
 
 
 def test_the_same_values_in_other_types_are_the_same(comm):
