@@ -7,6 +7,7 @@ that several plans advance together.
 from __future__ import annotations
 
 import os
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from functools import cache, partial
@@ -19,7 +20,7 @@ from .ops import Operation
 from .prequest import AsPrequest
 from .private import Private
 
-_outstanding: list[Plan] = []  # started and not waited for
+_outstanding: list[Plan] = []  # started and not waited for, in whatever thread
 UNROLLED = 128  # calls up to which a plan gets a function of its own; the loop's cost no longer shows beyond
 
 
@@ -47,6 +48,7 @@ class Plan(AsPrequest, partial):
     transport_why: str
     _calls: list[Callable[[], Any]]
     _tests: dict[int, Callable[[], bool]]
+    _thread: int  # that started it
     _at: int | None  # the next call; None when not started, and the number of calls when through but not waited for
     _free: weakref.finalize
     _run: Callable[..., Any]
@@ -62,16 +64,16 @@ class Plan(AsPrequest, partial):
             raise RuntimeError(f"{self!r} is started already: wait for it first")
         if not self._free.alive:
             _refuse(repr(self))
-        self._at = 0
+        self._at, self._thread = 0, threading.get_ident()
         _outstanding.append(self)
         self._run(self._advance)
 
     def wait(self) -> None:
-        """Finish what was started; other plans that are started advance too. RuntimeError: not started."""
+        """Finish what was started; other plans that this thread has started advance too. RuntimeError: not started."""
         if self._at is None:
             raise RuntimeError(f"{self!r} is not started")
         if _outstanding == [self]:
-            _outstanding.clear()
+            _outstanding.remove(self)  # this one alone: another thread may have added its own by now
             self._run(_loop, self._calls[self._at :])
             self._at = None
             return
@@ -79,11 +81,13 @@ class Plan(AsPrequest, partial):
             os.sched_yield()
 
     def test(self) -> bool:
-        """Advance as far as it goes without blocking, all started plans; whether this one is through."""
+        """Advance as far as it goes without blocking, all plans of this thread; whether this one is through."""
         if self._at is None:
             raise RuntimeError(f"{self!r} is not started")
+        here = threading.get_ident()
         for plan in tuple(_outstanding):
-            plan._run(plan._advance)
+            if plan is self or plan._thread == here:  # what another thread has started is its own to advance
+                plan._run(plan._advance)
         if self._at < len(self._calls):
             return False
         self._at = None

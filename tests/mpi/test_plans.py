@@ -1,6 +1,7 @@
 """Plans: their life, two at a time, and the cache of those that one-shot calls make."""
 
 import gc
+import threading
 import weakref
 
 import numpy as np
@@ -204,3 +205,33 @@ def test_many_plans_made_and_freed(comm):
     gc.collect()
     assert len(private(comm).plans) == 0
     assert not private(comm).live
+
+
+@pytest.mark.skipif(MPI.Query_thread() < MPI.THREAD_MULTIPLE, reason="this MPI was not started for several threads")
+@pytest.mark.parametrize("comm", [3], indirect=True)
+def test_threads_with_plans_of_their_own(comm):
+    """A thread drives what it has started, and nothing of another's; one-shot calls beside them too."""
+    wrong: list[str] = []
+
+    def run(own, planned):
+        x, y = np.zeros(3000), np.empty(3000)
+        plan = mpicoll.allreduce_init(x, y, comm=own) if planned else lambda: mpicoll.allreduce(x, y, comm=own)
+        for turn in range(60):
+            x[:] = turn
+            if planned:
+                plan.start()
+                plan.wait()
+            else:
+                plan()
+            if not (y == turn * comm.size).all():
+                wrong.append(f"turn {turn}")
+
+    comms = [comm.Dup() for _ in range(3)]
+    threads = [threading.Thread(target=run, args=(own, i < 2)) for i, own in enumerate(comms)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for own in comms:
+        own.Free()
+    assert not wrong
