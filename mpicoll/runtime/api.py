@@ -247,8 +247,8 @@ def _plan(args: Arguments, state: Private, *, one_shot: bool = False, cached: bo
         raise error
     assert task is not None
     tag = ONE_SHOT_TAG if one_shot else state.tag()
-    packs = [call for packing in task.before for call in calls(packing, state.comm, tag, back=False)]
-    unpacks = [call for packing in task.after for call in calls(packing, state.comm, tag, back=True)]
+    packs = [call for packing in task.before for call in calls(packing, state.alone, tag, back=False)]
+    unpacks = [call for packing in task.after for call in calls(packing, state.alone, tag, back=True)]
     if state.config.debug:
         _tell(state, task, place)
     return make_plan(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -100,6 +101,15 @@ class Private:
         self.devices: dict[int, Any] = {}  # what one-shot plans share on each
         self._scratch = np.empty(0, np.uint8)
 
+    @cached_property
+    def alone(self) -> MPI.Intracomm:
+        """This rank by itself, for what it packs.
+
+        On a communicator of several ranks MPICH unpacks a long message to oneself by segments, and fails where the end
+        of one lies within an element.
+        """
+        return MPI.COMM_SELF.Dup()
+
     def scratch(self, nbytes: int) -> np.ndarray:
         """Memory that one-shot plans share, since only one of them runs at a time; it only grows."""
         if len(self._scratch) < nbytes:
@@ -144,6 +154,8 @@ class Private:
         self.cache.clear()
         self.devices.clear()
         self.comm.Free()
+        if "alone" in vars(self):
+            self.alone.Free()
 
 
 def nodes_of(comm: MPI.Intracomm) -> tuple[int, ...]:

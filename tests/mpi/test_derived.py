@@ -99,6 +99,18 @@ def test_several_basic_types(comm, made):
 
 
 @some
+def test_long_messages_of_several_basic_types(comm, made):
+    """MPICH cuts a long message to oneself within an element, where it is not on a communicator of one."""
+    mixed = made(MPI.Datatype.Create_struct([1, 1], [0, 8], [MPI.DOUBLE, MPI.INT]).Create_resized(0, 16))
+    x = np.zeros(30_000, [("d", "f8"), ("i", "i4"), ("gap", "i4")])
+    x["d"], x["i"], x["gap"] = np.arange(len(x)) + comm.rank, comm.rank, comm.rank
+    mpicoll.bcast([x, len(x), mixed], comm.size - 1, comm)
+    assert (x["d"] == np.arange(len(x)) + comm.size - 1).all()
+    assert (x["i"] == comm.size - 1).all()
+    assert (x["gap"] == comm.rank).all()
+
+
+@some
 def test_addresses(comm, made):
     a, b = np.full(3, float(comm.rank)), np.full(2, comm.rank, "i4")
     where = [MPI.Get_address(a), MPI.Get_address(b)]
