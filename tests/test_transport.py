@@ -43,6 +43,12 @@ def test_the_rule(asked, found, name, why):
     assert why in decision.why
 
 
+def test_staged_looks_at_nothing(monkeypatch):
+    """It is what helps where looking does harm."""
+    monkeypatch.setattr(transport, "evidence", lambda *_: pytest.fail("looked"))
+    assert transport.decide("staged").name == "staged"
+
+
 @pytest.mark.parametrize(
     ("asked", "found", "said"),
     [

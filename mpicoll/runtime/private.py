@@ -103,7 +103,7 @@ class Private:
 
     @cached_property
     def alone(self) -> MPI.Intracomm:
-        """This rank by itself, for what it packs.
+        """A communicator of this rank by itself, for what it packs.
 
         On a communicator of several ranks MPICH unpacks a long message to oneself by segments, and fails where the end
         of one lies within an element.
