@@ -100,11 +100,21 @@ def test_dtypes_that_differ(comm):
     both(comm, TypeError, "^sendbuf has dtype float64 and recvbuf >f8", X, np.zeros(8, ">f8"))
 
 
-@pytest.mark.parametrize("dtype", ["O", "S4", "U2", "M8[s]", "m8[s]", "V8", [("a", "f4")], [("a", "f8"), ("b", "f8")]])
+@pytest.mark.parametrize("dtype", ["S4", "U2", "M8[s]", "m8[s]", "V8", [("a", "f4")], [("a", "f8"), ("b", "f8")]])
 def test_dtypes_that_do_not_travel(comm, dtype):
     wrong = np.zeros(8, dtype)
     both(comm, TypeError, "^recvbuf has dtype .*: pass a numeric dtype", wrong, wrong.copy())
     refused(comm, TypeError, "^buffer has dtype .*: pass a numeric dtype", mpicoll.bcast, wrong, 0, comm)
+
+
+@pytest.mark.parametrize("dtype", ["O", [("a", "f8"), ("b", "O")], np.dtypes.StringDType()], ids=str)
+def test_objects_do_not_travel_as_bytes_either(comm, dtype):
+    """They are addresses: another process would free what is not its own."""
+    wrong, byte = np.zeros(8, dtype), MPI.BYTE
+    said = "has dtype .*: its elements are addresses in this process; pass a numeric dtype"
+    both(comm, TypeError, f"^recvbuf {said}", wrong, wrong.copy())
+    both(comm, TypeError, f"^recvbuf {said}", [wrong, byte], [wrong.copy(), byte])
+    refused(comm, TypeError, f"^buffer {said}", mpicoll.bcast, [wrong, byte], 0, comm)
 
 
 def test_what_is_no_memory(comm):
