@@ -81,7 +81,7 @@ class DevicePlace:
         self.dtype, itemsize = data.dtype, data.dtype.itemsize
         self.transport = _transport(state, (send, recv))
         self.steps: Sequence[Step] = fence(stage(steps) if self.transport.name == "staged" else steps)
-        rooms = _rooms(state, data.device) if one_shot else Rooms(data.device)
+        rooms = _rooms(state, data.device) if one_shot else Rooms(data.device, state.forget)
         work, scratch = (_aligned(size * itemsize) for size in sizes)
         low = rooms.device(work + scratch)
         self.addresses = {WORK: low.ptr, SCRATCH: low.ptr + work} if low else {}
@@ -119,11 +119,12 @@ def _transport(state: Private, flats: Sequence[Flat | None]) -> Decision:
 class Rooms:
     """A stream, device memory and pinned host memory; what is asked for again shares what there is.
 
-    Memory comes from no pool: the caller may have set one whose memory MPI cannot share.
+    Memory comes from no pool: the caller may have set one whose memory MPI cannot share. ``forget`` gives up what holds
+    memory that is too small.
     """
 
-    def __init__(self, device: int) -> None:
-        self.id = device
+    def __init__(self, device: int, forget: Callable[[], None]) -> None:
+        self.id, self.forget = device, forget
         self.held: dict[str, tuple[int, Any]] = {}
         with cupy().cuda.Device(device):
             self.stream = cupy().cuda.Stream(non_blocking=True)
@@ -140,6 +141,9 @@ class Rooms:
     def _room(self, where: str, nbytes: int, make: Callable[[int], Any]) -> Any:
         size, room = self.held.get(where, (0, None))  # to allocate either costs as much as many messages
         if size < nbytes:
+            if self.held.pop(where, None):
+                self.forget()
+            del room  # the last that holds the old one
             room = _allocate(make, nbytes, where)
             self.held[where] = nbytes, room
         return room
@@ -148,7 +152,7 @@ class Rooms:
 def _rooms(state: Private, device: int) -> Rooms:
     """What one-shot plans share, since only one of them runs at a time."""
     if device not in state.devices:
-        state.devices[device] = Rooms(device)
+        state.devices[device] = Rooms(device, state.forget)
     return state.devices[device]
 
 

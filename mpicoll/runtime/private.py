@@ -113,8 +113,15 @@ class Private:
     def scratch(self, nbytes: int) -> np.ndarray:
         """Memory that one-shot plans share, since only one of them runs at a time; it only grows."""
         if len(self._scratch) < nbytes:
+            self.forget()
+            self._scratch = np.empty(0, np.uint8)
             self._scratch = np.empty(nbytes, np.uint8)
         return self._scratch[:nbytes]
+
+    def forget(self) -> None:
+        """Give up the cached plans: each keeps the memory it was made with, and the sizes of many would add up."""
+        while self.cache:
+            self.cache.popitem()[1].free()
 
     def keep(self, key: Any, plan: Plan) -> None:
         """Cache a one-shot plan; the oldest goes, and is made again if it is still in use."""

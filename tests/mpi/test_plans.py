@@ -162,6 +162,18 @@ def test_many_short_lived_arrays(comm):
         del x
 
 
+@pytest.mark.parametrize("comm", [1, 3], indirect=True)
+def test_what_one_shot_calls_share_is_held_once(comm):
+    mpicoll.allreduce(np.ones(100), np.empty(100), comm=comm, algorithm="direct")
+    for count in (1000, 3000, 9000):
+        before = weakref.ref(private(comm)._scratch)
+        x, y = np.full(count, comm.rank + 1.0), np.empty(count)
+        mpicoll.allreduce(x, y, comm=comm, algorithm="direct")
+        assert (y == total(comm)).all()
+        gc.collect()
+        assert before() is None or before() is private(comm)._scratch
+
+
 @some
 def test_the_cache_is_bounded_and_what_was_evicted_works(comm):
     arrays = [np.empty(i + 1) for i in range(CACHED_PLANS + 20)]

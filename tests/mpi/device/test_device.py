@@ -1,6 +1,7 @@
 """Collectives on device memory: right on the first try, whatever the device has not come to yet."""
 
 import warnings
+import weakref
 
 import cupy
 import ml_dtypes
@@ -13,6 +14,7 @@ from together import refused
 
 import mpicoll
 from mpicoll.runtime import cut, device, fence, kernels
+from mpicoll.runtime.private import private
 from mpicoll.runtime.steps import Enter, Sync
 from mpicoll.schedule import COLLECTIVES
 
@@ -202,6 +204,21 @@ def test_memory_that_cannot_be_shared(comm):
     if READABLE:
         assert "managed memory cannot be shared by MPI" in str(said[0].message)
     plan.free()
+
+
+@double
+@pytest.mark.parametrize("comm", [2, 3], indirect=True)
+def test_what_one_shot_calls_share_is_held_once(comm):
+    rooms = []
+    for count in (1000, 3000, 9000):
+        x = cupy.asarray(np.full(count, comm.rank + 1.0))
+        mpicoll.allreduce(MPI.IN_PLACE, x, comm=comm, algorithm="recursive_doubling")
+        assert read(x)[-1] == comm.size * (comm.size + 1) / 2
+        held = private(comm).devices[0].held
+        rooms.append({where: weakref.ref(room) for where, (_, room) in held.items()})
+    assert all(room() is None for earlier in rooms[:-1] for room in earlier.values())
+    assert comm.allreduce(len(rooms[-1])) > 0
+    assert all(room() is not None for room in rooms[-1].values())
 
 
 @pytest.mark.parametrize("comm", [2], indirect=True)
