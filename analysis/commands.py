@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from .cells import blocks, octave
+from .cells import blocks, octave, one_device
 from .fit import FITTED, Fit, fit_table, ours
 from .forms import FormFit
 from .held import WAYS, figures
@@ -112,7 +112,9 @@ def _ours(found: Fit) -> list[str]:
     launches = int(cells["launches"].max())
     lines = [f"{len(cells)} cells, {launches} launch{'es' if launches > 1 else ''}; 95 % intervals by bootstrap"]
     for p in found.parameters:
-        lines.append(f"{p.name:<16} {p.value:>10.3e}  {p.low:>10.3e} to {p.high:<10.3e} {p.unit}")
+        value, low, high = p.figures
+        mark = "" if p.determined else " (not determined)"
+        lines.append(f"{p.name:<16} {value:>10}  {low:>10} to {high:<10} {p.unit}{mark}")
     lines += [f"note: {text}" for text in found.notes]
     lines += _residuals(cells[cells["collective"] != "calibration"])
     for how, errors in found.held_out.groupby("how")["error"] if len(found.held_out) else ():
@@ -211,7 +213,7 @@ def run_recommend(options: argparse.Namespace) -> int:
 
 
 def _known(options: argparse.Namespace, runs: Sequence[str]) -> pd.DataFrame:
-    rows = ours(on_nodes(load(runs, asked(options)), options.per_node))
+    rows = ours(one_device(on_nodes(load(runs, asked(options)), options.per_node)))
     if rows.empty:
         raise RefusedError(runs[0], None, "no row of a plan of ours")
     return rows.assign(nodes=rows["nodes"].fillna(1))

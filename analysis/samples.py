@@ -83,6 +83,7 @@ class Row(NamedTuple):
     segment_bytes: int | None = None
     placement: str | None = None  # the node of each rank, where ranks are not in blocks: "0,1,0,1"
     crowded: bool | None = None  # more ranks than cores
+    device: str | None = None  # whose memory: "cpu", "cuda", "cuda staged" through the host's
 
 
 COLUMNS = {
@@ -111,6 +112,7 @@ COLUMNS = {
     "segment_bytes": "Int64",
     "placement": "str",
     "crowded": "boolean",
+    "device": "str",
 }
 
 
@@ -177,6 +179,8 @@ class Found:
             self.refuse(row.line, f"{row.nbytes} is no number of bytes")
         if row.size is not None and row.size < 1:
             self.refuse(row.line, f"{row.size} is no number of ranks")
+        if row.nodes is not None and not 1 <= row.nodes <= (row.size or LARGEST):
+            self.refuse(row.line, f"{row.size or 'some'} ranks on {row.nodes} nodes")
         if row.wrong:
             self.leave(row.line, "failed its check")
         elif row.nbytes == 0:
@@ -222,6 +226,11 @@ def _series(values: list[Any], name: str) -> pd.Series:
     if values and values.count(values[0]) == len(values):  # by far the most columns: told from one
         return pd.Series(values[0], index=range(len(values)), dtype=dtype)
     return pd.Series(values, dtype=dtype)
+
+
+def device_of(device: str | None, transport: str | None) -> str | None:
+    """Whose memory was reduced, and whether it went through the host's."""
+    return f"{device} staged" if device not in (None, "cpu") and transport == "staged" else device
 
 
 def median_interval(times: list[float]) -> tuple[float, float | None, float | None]:

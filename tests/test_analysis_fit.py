@@ -139,6 +139,37 @@ def test_what_cannot_be_told_is_said():
     assert found["beta"] == pytest.approx(TRUE["beta"] + TRUE["gamma"] / 2)
 
 
+def test_too_little_to_be_sure_of(recwarn):
+    """What nothing can contradict is not said with certainty."""
+    one = fit_table(made(TRUE, ["ring"], (4,), noise=0.05)[0], draws=50)
+    interval = {p.name: p.high - p.low for p in one.parameters}
+    assert interval["alpha"] > 0.01 * values(one)["alpha"]
+    assert interval["beta"] > 0.01 * values(one)["beta"]
+    assert {p.name: p.figures for p in one.parameters}["gamma"] == ("-", "-", "-")
+    small = fitted(TRUE, ["ring", "direct", "binomial_tree"], (4,), sizes=[1024])
+    assert "one size only (1024 bytes): messages and bytes are told by algorithms alone" in small.notes
+    assert any(note.startswith("3 cells for 3 parameters") for note in small.notes)
+    fit_table(made(TRUE, ["ring"], (4,))[0], draws=50)
+    assert not recwarn.list
+
+
+def test_launches_that_contradict_each_other_are_named():
+    table, _ = made(TRUE, ["ring", "direct"], (4,), launches=3, noise=0.02)
+    assert not [note for note in fit_table(table, draws=9).notes if "contradict" in note]
+    table.loc[table["launch"] == 1, "time_us"] *= 3
+    said = [note for note in fit_table(table, draws=9).notes if "contradict" in note]
+    assert len(said) == 1
+    assert said[0].startswith(("launch 2 takes 2.9", "launch 2 takes 3.0"))
+
+
+def test_an_unknown_algorithm_is_left_out_and_said():
+    table, _ = made(TRUE, ["ring", "direct", "binomial_tree"])
+    table.loc[table["algorithm"] == "direct", "algorithm"] = "of_tomorrow"
+    found = fit_table(table, draws=9)
+    assert "36 rows are left out: allreduce has no algorithm 'of_tomorrow'" in found.notes
+    assert values(found)["beta"] == pytest.approx(TRUE["beta"] + TRUE["gamma"] / 2)
+
+
 def test_bad_input():
     empty, _ = made(TRUE, [])
     with pytest.raises(ValueError, match="no row"):

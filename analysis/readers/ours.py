@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..samples import Asked, Found, Row, median_interval
+from ..samples import Asked, Found, Row, device_of, median_interval
 from .ours_fast import read_block
 from .text import Source
 
@@ -153,8 +153,11 @@ def _sample(found: Found, at: int, record: dict[str, Any], launch: int, where: d
             n_samples=len(times), wrong=record.get("wrong"), launch=launch, call=_maybe(record.get("call")),
             sync=_maybe(record.get("sync")), segment_bytes=record.get("segment_bytes"),
             placement=where.get("placement"), crowded=where.get("crowded"),
+            device=device_of(_maybe(record.get("device")), record.get("transport")),
         )
     )  # fmt: skip
+    if where.get("size") not in (None, record["size"]):
+        found.refuse(at, f"{record['size']} ranks, but the run that it is of has {where['size']}")
 
 
 def _calibration(found: Found, at: int, record: dict[str, Any], launch: int, where: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from mpicoll.statistics import interval_ranks
 
-from ..samples import LARGEST
+from ..samples import LARGEST, device_of
 
 Columns = dict[str, list[Any]]
 
@@ -40,6 +40,7 @@ class _Sample(msgspec.Struct, tag_field="record", tag="sample", gc=False):
     high_us: float | None = None
     call: str | None = None
     sync: str | None = None
+    device: str | None = None
     transport: str | None = None
     skipped: None = None
 
@@ -68,13 +69,15 @@ def read_block(
         return None
     columns: Columns = {name: _shared(list(map(attrgetter(name), samples))) for name in _REPEATED}
     columns |= {name: list(map(attrgetter(name), samples)) for name in _OTHERS}
-    if any(columns["wrong"]) or not _right(columns, size):
+    if any(columns["wrong"]) or not _right(columns, {size, where.get("size")} - {None}):
         return None
     times = list(map(attrgetter("times_us"), samples))
     columns["line"] = list(range(at, at + n))
     columns["n_samples"] = list(map(len, times))
     columns |= {name: [value] * n for name, value in (("launch", launch), ("statistic", "median"))}
     columns |= {name: [where.get(name)] * n for name in ("placement", "crowded")}
+    kinds = map(attrgetter("device", "transport"), samples)
+    columns["device"] = _shared([device_of(*kind) for kind in kinds])
     return columns if _timed(columns, times) else None
 
 
@@ -86,9 +89,11 @@ def _shared(names: list[Any]) -> list[Any]:
     return list(map(kept.setdefault, names, names))
 
 
-def _right(columns: Columns, size: int | None) -> bool:
-    """Whether all figures are such as a row is taken with."""
-    if size is not None and set(columns["size"]) != {size}:
+def _right(columns: Columns, sizes: set[int | None]) -> bool:
+    """Whether all figures are such as a row is taken with; ``sizes``: what the run and the person say."""
+    if sizes and set(columns["size"]) != sizes:
+        return False
+    if any(nodes is not None and not 1 <= nodes <= size for nodes, size in set(zip(columns["nodes"], columns["size"]))):
         return False
     for name, least in _LEAST.items():
         known = [value for value in set(columns[name]) if value is not None]

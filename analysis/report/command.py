@@ -199,7 +199,7 @@ def _traffic(case: Case, by_size: Mapping[int, Series]) -> Drawn | None:
         for nbytes in reversed(sizes(by_size[size].values())):
             ours = [(p.time_us, n) for n, ps in by_size[size].items() if is_ours(n) for p in ps if p.nbytes == nbytes]
             if ours:
-                return maps.traffic(case, size, min(ours)[1], nbytes)
+                return maps.traffic(case, size, key(min(ours)[1]), nbytes)
     return None
 
 
