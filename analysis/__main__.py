@@ -9,14 +9,14 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from .export import options as export_options
-from .load import files, load_file, summary
+from .load import files, load_file, not_over, summary
 from .report import options as report_options
-from .samples import COLLECTIVES, DTYPES, Asked, Found, RefusedError, table
+from .samples import COLLECTIVES, DTYPES, LARGEST, Asked, Found, RefusedError, table
 
 
 def _positive(text: str) -> int:
     value = int(text) if text.isdecimal() else 0
-    if value < 2:
+    if not 2 <= value < 2**31:
         raise argparse.ArgumentTypeError(f"{text}: give the number of ranks, 2 or more")
     return value
 
@@ -115,6 +115,8 @@ def _sizes(text: str) -> list[int]:
         if not digits.isdecimal() or not int(digits):
             raise argparse.ArgumentTypeError(f"{part!r}: give bytes above 0, such as 8,4K,1M")
         found.append(int(digits) * unit)
+        if found[-1] > LARGEST:
+            raise argparse.ArgumentTypeError(f"{part!r}: more bytes than there are")
     return found
 
 
@@ -135,6 +137,7 @@ def _load(options: argparse.Namespace) -> int:
     asked = Asked(options.size, options.collective, options.unit, options.dtype)
     if options.to:
         _writable(*options.to)
+        not_over(options.to[1], options.runs)
     taken: list[Found] = []
     refused = 0
     for name in files(options.runs):

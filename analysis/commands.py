@@ -14,7 +14,7 @@ from .cells import blocks, octave, one_device
 from .fit import FITTED, Fit, fit_table, ours
 from .forms import FormFit
 from .held import WAYS, figures
-from .load import load, load_all
+from .load import files, load, load_all
 from .predict import predict
 from .recommend import recommend, tuning
 from .samples import Asked, RefusedError
@@ -148,6 +148,8 @@ def _off(errors: pd.Series) -> str:
 
 def run_predict(options: argparse.Namespace) -> int:
     """Print a row an algorithm and size."""
+    if (options.nodes or 1) > options.ranks:
+        raise ValueError(f"--nodes {options.nodes}: there are {options.ranks} ranks to put on them")
     found = fitted(options)
     where = blocks(options.ranks, options.nodes) if options.nodes else options.ranks
     collective = options.collective or "allreduce"
@@ -176,6 +178,7 @@ def run_predict(options: argparse.Namespace) -> int:
 
 def run_verdict(options: argparse.Namespace) -> int:
     """Print what is slow and what is fast, and the verdict; its exit status."""
+    files([*options.runs, *options.new])  # a run is not judged by itself
     found = judge(fitted(options), on_nodes(load(options.new, asked(options)), options.per_node))
     cells, words = found.cells, found.cells["verdict"].value_counts()
     for cell in cells.itertuples():
@@ -194,6 +197,7 @@ def run_verdict(options: argparse.Namespace) -> int:
 
 def run_recommend(options: argparse.Namespace) -> int:
     """Print the advice and its regret; with --to write the tuning file."""
+    files([*options.runs, *(options.score or ())])  # nor scored by itself
     rows = _known(options, options.runs)
     scored = _known(options, options.score) if options.score else None
     advice = recommend(rows, scored)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import filecmp
 import gc
 import re
 from collections.abc import Callable, Iterable
@@ -37,16 +38,39 @@ def files(runs: Iterable[str]) -> list[str]:
             names += inside
         else:
             names.append(run)
-    twice = next((name for i, name in enumerate(names) if Path(name) in map(Path, names[:i])), None)
-    if twice:
-        raise RefusedError(twice, None, "named a second time: its rows would count twice")
+    _once(names)
     return names
+
+
+def _once(names: Iterable[str]) -> None:
+    """RefusedError: a file that is named twice, also by a link, or a copy of another."""
+    by_length: dict[int, list[str]] = {}
+    for name in names:
+        file = _told(name, Asked())[0]
+        try:
+            length = Path(file).stat().st_size
+        except OSError:  # which is said when it is read
+            continue
+        for other in by_length.setdefault(length, []):
+            if Path(file).samefile(other):
+                raise RefusedError(name, None, "named a second time: its rows would count twice")
+            if length and filecmp.cmp(file, other, shallow=False):
+                raise RefusedError(name, None, f"a copy of {other}: its rows would count twice")
+        by_length[length].append(file)
+
+
+def not_over(output: str, runs: Iterable[str]) -> None:
+    """RefusedError: what is to be written would replace a run."""
+    if Path(output).exists() and any(Path(output).samefile(_told(run, Asked())[0]) for run in files(runs)):
+        raise RefusedError(output, None, "is one of the runs, and would be lost: name another file")
 
 
 def load_file(name: str, asked: Asked = Asked()) -> Found:  # noqa: B008
     """One file, or ``RefusedError``; FILE@64 is a file whose runs had 64 ranks."""
     name, asked = _told(name, asked)
     try:
+        if Path(name).is_fifo():
+            raise RefusedError(name, None, "a pipe, which can be read but once: write it to a file first")
         raw = Path(name).read_bytes()
     except OSError as error:
         raise RefusedError(name, None, error.strerror or str(error)) from None

@@ -35,6 +35,7 @@ _TYPES = {
 DTYPES = {name: (ours, nbytes) for ours, (nbytes, names) in _TYPES.items() for name in (ours, *names.split())}
 
 
+COPIED = 6  # rows with the very same times, from which on a table is a copy of another
 LARGEST = 2**62  # fits the table's columns
 
 
@@ -199,9 +200,22 @@ class Found:
             why = "; ".join(f"{reason} ({len(lines)} rows)" for reason, lines in self.left.items())
             first = min((lines[0] for lines in self.left.values()), default=None)
             self.refuse(first, f"no row can be taken: {why}" if why else "no row of a table in it")
+        if self.kind != "ours":  # which tells runs apart by what they say of themselves
+            self._once()
         if None in self.columns["size"]:
             self.note("how many ranks is not in the file: give --size P")
         return self
+
+    def _once(self) -> None:
+        """A launch with the very times of another is a copy, which would count twice."""
+        launches: dict[int, list[Row]] = {}
+        for row in self.rows:
+            launches.setdefault(row.launch, []).append(row)
+        seen: dict[tuple[object, ...], int] = {}
+        for rows in launches.values():
+            times = tuple((row.collective, row.algorithm, row.nbytes, row.time_us) for row in rows)
+            if len(rows) >= COPIED and seen.setdefault(times, rows[0].line) != rows[0].line:
+                self.refuse(rows[0].line, f"the same table a second time (line {seen[times]}): it would count twice")
 
 
 def table(found: Iterable[Found], what: str = "rows") -> pd.DataFrame:

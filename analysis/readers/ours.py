@@ -84,6 +84,7 @@ class _State:
     open_run: int = 0
     where: dict[str, Any] = field(default_factory=dict)
     known: set[str] = field(default_factory=set)
+    begun: dict[str, int] = field(default_factory=dict)
 
     def take(self, found: Found, at: int, record: dict[str, Any]) -> None:
         """One record."""
@@ -93,6 +94,8 @@ class _State:
                 found.refuse(at, f"schema {record.get('schema')!r}; this reads schema {SCHEMA}")
             if self.open_run:
                 found.note(f"line {self.open_run}: a run that was cut short")
+            if record.get("time") and (before := self.begun.setdefault(json.dumps(record), at)) != at:
+                found.refuse(at, f"the same run a second time (line {before}): it would count twice")
             self.launch, self.runs, self.open_run = self.launch + bool(self.runs), self.runs + 1, at
             self.where = _where(record)
         elif kind == "end":

@@ -16,7 +16,7 @@ import pandas as pd
 
 from ..curves import Curve, Curves, curves
 from ..facts import Facts, facts
-from ..load import files, load_file
+from ..load import files, load_file, not_over
 from ..progress import bar
 from ..samples import COLLECTIVES, Asked, Found, RefusedError, table
 from . import lines, maps
@@ -54,6 +54,7 @@ class Report:
 def run(options: argparse.Namespace) -> int:
     """Write the page and, with --png, its figures."""
     _writable(options)
+    not_over(options.output, options.runs)
     asked = Asked(options.size, options.collective, options.unit)
     names = files(options.runs)
     with bar() as show:
