@@ -162,7 +162,7 @@ def test_what_would_count_twice_is_refused(tmp_path):
         load([str(copy)])
     run = '{"record":"run","schema":1,"size":2,"time":"2026-01-01T00:00:00+00:00"}\n'
     copy.write_text(run + run)
-    with pytest.raises(RefusedError, match="b.txt:2: the same run"):
+    with pytest.raises(RefusedError, match=r"b.txt:2: the same run"):
         load([str(copy)])
 
 
@@ -189,7 +189,7 @@ def test_a_row_out_of_line_is_refused(tmp_path):
                 line[: at % len(line)] + line[at % len(line) + 1 :] if i == row else line for i, line in enumerate(rows)
             ]
             file.write_text(head + "\n".join(lost) + "\n")
-            with pytest.raises(RefusedError, match=f"a.txt:{row + 3}: a row out of line"):
+            with pytest.raises(RefusedError, match=rf"a.txt:{row + 3}: a row out of line"):
                 load([str(file)])
     for strange in ("32                    inf", "9" * 30 + "  1.00"):
         file.write_text(head + "\n".join([*rows, strange]) + "\n")
