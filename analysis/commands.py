@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -15,6 +16,7 @@ from .fit import FITTED, Fit, fit_table, ours
 from .forms import FormFit
 from .held import WAYS, figures
 from .load import files, load, load_all
+from .model import UNBROKEN, Breaks
 from .predict import predict
 from .recommend import recommend, tuning
 from .samples import Asked, RefusedError
@@ -26,13 +28,14 @@ def asked(options: argparse.Namespace) -> Asked:
     return Asked(options.size, options.collective, options.unit, options.dtype)
 
 
-def fitted(options: argparse.Namespace, *, holding: bool = False) -> Fit:
-    """The fit of the runs that were named; ``holding``: with its held-out errors."""
+def fitted(options: argparse.Namespace, *, holding: bool = False, breaks: Breaks | None = None) -> Fit:
+    """The fit of the runs that were named; ``holding``: with its held-out errors; ``breaks``: None to look for them."""
     from .progress import bar
 
     table, calibrations = load_all(options.runs, asked(options))
     with bar() as progress:
-        return fit_table(on_nodes(table, options.per_node), calibrations, holding=holding, progress=progress)
+        table = on_nodes(table, options.per_node)
+        return fit_table(table, calibrations, holding=holding, breaks=breaks, progress=progress)
 
 
 def on_nodes(table: pd.DataFrame, per_node: int | None) -> pd.DataFrame:
@@ -198,6 +201,8 @@ def run_verdict(options: argparse.Namespace) -> int:
 def run_recommend(options: argparse.Namespace) -> int:
     """Print the advice and its regret; with --to write the tuning file."""
     files([*options.runs, *(options.score or ())])  # nor scored by itself
+    if options.to and Path(options.to).exists():
+        raise RefusedError(options.to, None, "exists: name a new file")
     rows = _known(options, options.runs)
     scored = _known(options, options.score) if options.score else None
     advice = recommend(rows, scored)
@@ -206,7 +211,12 @@ def run_recommend(options: argparse.Namespace) -> int:
         print(f"{row['collective']}, {row['size']} ranks, {row['ranks_per_node']} a node: {steps}")
     print(advice.summary + ("" if options.score else " (scored by the same runs: give --score for others)"))
     if options.to:
-        network = fitted(options).network
+        found = fitted(options, breaks=UNBROKEN)  # the file has one line for all sizes
+        network = found.network
+        if not all(p.determined for p in found.parameters if p.name == "beta"):
+            raise RefusedError(
+                options.to, None, "these runs tell no beta, and all bytes would be free: time 1M and more"
+            )
         try:
             with open(options.to, "x", encoding="utf-8") as file:
                 json.dump(tuning(advice, network, ", ".join(options.runs)), file, indent=1)

@@ -14,7 +14,7 @@ from .cells import Cells, gather, one_device
 from .forms import FormFit, fit_form, foreign
 from .held import held_out
 from .joint import Progress, Solution, bootstrap, fit_cells, interval
-from .model import COLUMNS, Model, unit
+from .model import COLUMNS, Breaks, Model, unit
 from .told import TAKEN, together, untold
 
 DRAWS = 200
@@ -77,10 +77,12 @@ def fit_table(
     draws: int = DRAWS,
     seed: int = 1,
     holding: bool = True,
+    breaks: Breaks | None = None,
     progress: Progress | None = None,
 ) -> Fit:
     """Fit all rows of our plans, with the calibrations of the same runs; ``holding``: held-out errors too.
 
+    ``breaks``: None to look for them.
     What the libraries ran is fitted beside them, each algorithm to the textbook's forms.
     ValueError: no row, or nothing that can be fitted.
     """
@@ -94,7 +96,7 @@ def fit_table(
     rows = _of_known(rows, notes)
     rows, machine = _of_one_kind(rows, calibrations, notes)
     cells = gather(pd.concat([rows, machine]) if len(machine) else rows)
-    solution = fit_cells(cells.series, cells.seconds, cells.errors)
+    solution = fit_cells(cells.series, cells.seconds, cells.errors, breaks)
     drawn = bootstrap(solution, cells, draws, seed, progress)
     frame = cells.frame.assign(predicted=solution.rows @ solution.model.theta)
     frame["residual"] = frame["seconds"] / frame["predicted"] - 1

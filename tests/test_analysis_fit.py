@@ -184,10 +184,10 @@ def test_bad_input():
         fit_table(made(TRUE, ["ring"])[0].assign(size=None))
 
 
-def run_file(path, theta, launch=0, names=("ring", "direct", "recursive_doubling", "one_shot")):
+def run_file(path, theta, launch=0, names=("ring", "direct", "recursive_doubling", "one_shot"), breaks=Breaks()):  # noqa: B008
     """A run file as the bench writes it, its times made by the model."""
     lines = ['{"record":"run","schema":1,"size":4}']
-    table, calibrations = made(theta, names, (4,), calibrated=True)
+    table, calibrations = made(theta, names, (4,), calibrated=True, breaks=breaks)
     random = np.random.default_rng(launch)
     for cell in [*calibrations.itertuples(), *table.itertuples()]:
         each = (cell.time_us * np.exp(random.normal(0, 0.02, 15))).round(4).tolist()
@@ -222,6 +222,20 @@ def test_fit_and_recommend_from_run_files(tmp_path, capsys):
     (tmp_path / "cut.jsonl").write_text("{")
     assert main(["fit", str(tmp_path / "cut.jsonl")]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_tuning_file_never_makes_bytes_free(tmp_path, capsys):
+    """Its one line stands for all sizes: not that of the short messages alone, whose bytes cost next to nothing."""
+    theta = {"alpha": 3e-6, "per_round": 7e-7, "long_alpha": 2e-5, "long_beta": 2e-10, "gamma": 8e-11}
+    run = run_file(tmp_path / "a.jsonl", theta, breaks=Breaks(switch=4096.0))
+    assert main(["fit", run, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["parameters"]["beta"]["value"] < 1e-10
+    assert main(["recommend", run, "--to", str(tmp_path / "t.json")]) == 0
+    assert runtime.read(str(tmp_path / "t.json")).network.beta == pytest.approx(2e-10, rel=0.3)
+    free = run_file(tmp_path / "free.jsonl", {"alpha": 3e-6})
+    assert main(["recommend", free, "--to", str(tmp_path / "free.json")]) == 2
+    assert "all bytes would be free" in capsys.readouterr().err
+    assert not (tmp_path / "free.json").exists()
 
 
 def test_the_columns_are_named():
