@@ -8,10 +8,15 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from .export import options as export_options
-from .load import files, load_file, not_over, summary
-from .report import options as report_options
-from .samples import COLLECTIVES, DTYPES, LARGEST, Asked, Found, RefusedError, table
+NEEDS = "python -m analysis: there is no {}: pip install -e '.[analysis]'"
+try:
+    from .export import options as export_options
+    from .load import files, load_file, not_over, summary
+    from .report import options as report_options
+    from .samples import COLLECTIVES, DTYPES, LARGEST, Asked, Found, RefusedError, table
+except ModuleNotFoundError as lacking:
+    print(NEEDS.format(lacking.name), file=sys.stderr)
+    sys.exit(2)
 
 
 def _positive(text: str) -> int:
@@ -198,6 +203,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.command == "load":
             return _load(options)
         return _slow(options)
+    except ModuleNotFoundError as lacking:
+        print(NEEDS.format(lacking.name), file=sys.stderr)
+        return 2
     except (RefusedError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2

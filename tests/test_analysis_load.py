@@ -2,8 +2,11 @@
 
 import json
 import os
+import subprocess
+import sys
 
 import pytest
+from launching import ROOT
 
 pytest.importorskip("pandas")
 
@@ -164,6 +167,17 @@ def test_what_would_count_twice_is_refused(tmp_path):
     copy.write_text(run + run)
     with pytest.raises(RefusedError, match=r"b.txt:2: the same run"):
         load([str(copy)])
+
+
+@pytest.mark.parametrize(("module", "argv"), [("pandas", ["--help"]), ("scipy", ["fit", "FILE@4"])])
+def test_what_is_not_installed_is_one_line(tmp_path, module, argv):
+    (tmp_path / "a.txt").write_text(OSU)
+    argv = [word.replace("FILE", str(tmp_path / "a.txt")) for word in argv]
+    code = f"import runpy, sys; sys.modules[{module!r}] = None; runpy.run_module('analysis', run_name='__main__')"
+    done = subprocess.run([sys.executable, "-c", code, *argv], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert f"there is no {module}" in done.stderr
+    assert "pip install" in done.stderr
 
 
 def test_a_pipe_and_a_file_that_would_be_lost(tmp_path, capsys):
