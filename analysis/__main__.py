@@ -74,7 +74,8 @@ FIT = """\
 "levels", "notes", "forms"}. NAME is per_call, alpha, beta, gamma, per_round; with two levels alpha and beta are those
 across nodes, inner_alpha and inner_beta those inside; long_ before them: messages past breaks.switch bytes."""
 VERDICT = (
-    "Exit status: 0 normal, 1 slow, 3 fast (more cells outside the 95 % interval than chance explains), 2 no answer."
+    "Exit status: 0 normal, 1 slow, 3 fast (more cells outside the 95 % interval than chance explains), 2 no answer,\n"
+    "4 wrong: a row of the new run failed its check."
 )
 PREDICT = "A prediction past twice the measured range of bytes or ranks is marked extrapolated."
 

@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,12 @@ from .cells import blocks, octave, one_device
 from .fit import FITTED, Fit, fit_table, ours
 from .forms import FormFit
 from .held import WAYS, figures
-from .load import files, load, load_all
+from .load import failed, files, load, load_files
 from .model import UNBROKEN, Breaks
 from .predict import predict
 from .recommend import recommend, tuning
-from .samples import Asked, RefusedError
-from .verdict import judge
+from .samples import Asked, RefusedError, table
+from .verdict import WRONG, judge
 
 
 def asked(options: argparse.Namespace) -> Asked:
@@ -32,23 +33,24 @@ def fitted(options: argparse.Namespace, *, holding: bool = False, breaks: Breaks
     """The fit of the runs that were named; ``holding``: with its held-out errors; ``breaks``: None to look for them."""
     from .progress import bar
 
-    table, calibrations = load_all(options.runs, asked(options))
+    found = load_files(options.runs, asked(options))
+    rows, calibrations = on_nodes(table(found), options.per_node), table(found, "calibrations")
     with bar() as progress:
-        table = on_nodes(table, options.per_node)
-        return fit_table(table, calibrations, holding=holding, breaks=breaks, progress=progress)
+        fit = fit_table(rows, calibrations, holding=holding, breaks=breaks, progress=progress)
+    return replace(fit, notes=(*fit.notes, *failed(found)))
 
 
-def on_nodes(table: pd.DataFrame, per_node: int | None) -> pd.DataFrame:
+def on_nodes(rows: pd.DataFrame, per_node: int | None) -> pd.DataFrame:
     """The number of nodes where the files do not say and the person does."""
     if per_node is None:
-        return table
-    nodes = -(-table["size"] // per_node)
-    if (clash := table["nodes"].notna() & (table["nodes"] != nodes)).any():
-        row = table[clash].iloc[0]
+        return rows
+    nodes = -(-rows["size"] // per_node)
+    if (clash := rows["nodes"].notna() & (rows["nodes"] != nodes)).any():
+        row = rows[clash].iloc[0]
         raise RefusedError(
             row["file"], int(row["line"]), f"--per-node {per_node}, but the file says {row['nodes']} nodes"
         )
-    return table.assign(nodes=nodes)
+    return rows.assign(nodes=nodes)
 
 
 def run_fit(options: argparse.Namespace) -> int:
@@ -182,7 +184,8 @@ def run_predict(options: argparse.Namespace) -> int:
 def run_verdict(options: argparse.Namespace) -> int:
     """Print what is slow and what is fast, and the verdict; its exit status."""
     files([*options.runs, *options.new])  # a run is not judged by itself
-    found = judge(fitted(options), on_nodes(load(options.new, asked(options)), options.per_node))
+    new = load_files(options.new, asked(options))
+    found = judge(fitted(options), on_nodes(table(new), options.per_node))
     cells, words = found.cells, found.cells["verdict"].value_counts()
     for cell in cells.itertuples():
         if options.all or cell.verdict in ("slow", "fast"):
@@ -195,7 +198,9 @@ def run_verdict(options: argparse.Namespace) -> int:
         print(f"off the model by {off.median():.1%} in the median, {off.quantile(0.9):.1%} at the 90th percentile")
     counted = ", ".join(f"{count} {word}" for word, count in words.items())
     print(f"{found.word}: of {len(cells)} cells {counted or 'none'}")
-    return found.status
+    for text in (wrong := failed(new)):
+        print(f"wrong: {text}")
+    return WRONG if wrong else found.status
 
 
 def run_recommend(options: argparse.Namespace) -> int:

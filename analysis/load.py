@@ -14,7 +14,7 @@ import pandas as pd
 from .readers import csv, imb, nccl, nccl_json, osu, ours
 from .readers.nccl import BARE_ROW
 from .readers.text import Source
-from .samples import Asked, Found, RefusedError, table
+from .samples import FAILED, Asked, Found, RefusedError, table
 
 Reader = Callable[[Source, Asked], Found]
 _ENDINGS = ("*.jsonl", "*.json", "*.txt", "*.csv", "*.out", "*.log")
@@ -93,16 +93,17 @@ def load_file(name: str, asked: Asked = Asked()) -> Found:  # noqa: B008
 
 def load(runs: Iterable[str], asked: Asked = Asked()) -> pd.DataFrame:  # noqa: B008
     """The table of all files; the first that cannot be read raises ``RefusedError``."""
-    return table(_found(runs, asked))
+    return table(load_files(runs, asked))
 
 
-def load_all(runs: Iterable[str], asked: Asked = Asked()) -> tuple[pd.DataFrame, pd.DataFrame]:  # noqa: B008
-    """The table of all files, and that of their calibrations (collective "calibration", "exchange inside")."""
-    found = _found(runs, asked)
-    return table(found), table(found, "calibrations")
+def failed(found: Iterable[Found]) -> list[str]:
+    """How many rows of which files failed their check, in words; these are in no table."""
+    counts = [(one.file, len(one.left.get(FAILED, ()))) for one in found]
+    return [f"{count} rows of {file} failed their check and are left out" for file, count in counts if count]
 
 
-def _found(runs: Iterable[str], asked: Asked) -> list[Found]:
+def load_files(runs: Iterable[str], asked: Asked = Asked()) -> list[Found]:  # noqa: B008
+    """All files; the first that cannot be read raises ``RefusedError``."""
     return [load_file(name, asked) for name in files(runs)]
 
 

@@ -35,6 +35,7 @@ _TYPES = {
 DTYPES = {name: (ours, nbytes) for ours, (nbytes, names) in _TYPES.items() for name in (ours, *names.split())}
 
 
+FAILED = "failed its check"  # why a row is left that had wrong elements
 COPIED = 6  # rows with the very same times, from which on a table is a copy of another
 LARGEST = 2**62  # fits the table's columns
 
@@ -183,7 +184,7 @@ class Found:
         if row.nodes is not None and not 1 <= row.nodes <= (row.size or LARGEST):
             self.refuse(row.line, f"{row.size or 'some'} ranks on {row.nodes} nodes")
         if row.wrong:
-            self.leave(row.line, "failed its check")
+            self.leave(row.line, FAILED)
         elif row.nbytes == 0:
             self.leave(row.line, "0 bytes: nothing is moved")
         elif row.size == 1:

@@ -14,6 +14,7 @@ from .predict import predict
 
 OUTSIDE = 0.025  # of all cells, on each side of a 95 % interval, if nothing has changed
 SURE = 0.99
+WRONG = 4  # exit status, whatever the times: a row failed its check
 STATUS = {"normal": 0, "slow": 1, "fast": 3, "unknown": 2}
 
 
