@@ -59,7 +59,7 @@ def read(text: str) -> Calls:
             raise MalformedError(line, f"{low} to {high} bytes is no span")
         if nodes != "-1" or set(more) - {"-1"}:
             raise MalformedError(line, "a line for some nodes, operations or buffers: of others nothing is known")
-        if int(ranks) < 2:
+        if int(ranks) < 1:
             raise MalformedError(line, f"{ranks} ranks: any, or none, of which a line for a number is no part")
         spans = found.setdefault(int(ranks), [])
         free = spans[-1][1] + 1 if spans else 0
