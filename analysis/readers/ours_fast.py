@@ -48,7 +48,7 @@ class _Sample(msgspec.Struct, tag_field="record", tag="sample", gc=False):
 _decode = msgspec.json.Decoder(_Sample).decode_lines
 _REPEATED = ("collective", "library", "algorithm", "dtype", "op", "call", "sync")
 _OTHERS = ("nbytes", "size", "count", "in_place", "nodes", "wrong", "segment_bytes", "low_us", "high_us")
-_LEAST = {"nbytes": 1, "size": 2, "count": 0, "nodes": -LARGEST, "segment_bytes": -LARGEST}
+_LEAST = {"nbytes": 1, "size": 2, "count": 0, "nodes": 1, "segment_bytes": -LARGEST}
 
 
 def read_block(
@@ -76,8 +76,9 @@ def read_block(
     columns["n_samples"] = list(map(len, times))
     columns |= {name: [value] * n for name, value in (("launch", launch), ("statistic", "median"))}
     columns |= {name: [where.get(name)] * n for name in ("placement", "crowded")}
-    kinds = map(attrgetter("device", "transport"), samples)
-    columns["device"] = _shared([device_of(*kind) for kind in kinds])
+    devices = list(map(attrgetter("device"), samples))
+    plain = devices[0] in (None, "cpu") and devices.count(devices[0]) == n  # then no transport matters
+    columns["device"] = devices if plain else _shared([device_of(one.device, one.transport) for one in samples])
     return columns if _timed(columns, times) else None
 
 
@@ -93,13 +94,12 @@ def _right(columns: Columns, sizes: set[int | None]) -> bool:
     """Whether all figures are such as a row is taken with; ``sizes``: what the run and the person say."""
     if sizes and set(columns["size"]) != sizes:
         return False
-    if any(nodes is not None and not 1 <= nodes <= size for nodes, size in set(zip(columns["nodes"], columns["size"]))):
-        return False
     for name, least in _LEAST.items():
         known = [value for value in set(columns[name]) if value is not None]
         if known and not (min(known) >= least and max(known) < LARGEST):
             return False
-    return True
+    # Nodes of one run beside ranks of another are looked at one by one.
+    return max((nodes for nodes in set(columns["nodes"]) if nodes is not None), default=1) <= min(columns["size"])
 
 
 def _timed(columns: Columns, times: list[list[float]]) -> bool:
