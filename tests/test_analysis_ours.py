@@ -119,6 +119,7 @@ def test_several_launches_are_numbered_through(tmp_path):
         (lines(RUN, sample(times=(1.0, float("nan")))), 2, "no time"),
         (lines(RUN, sample(times=(1.0, -2.0))), 2, "no time"),
         (lines(RUN, sample(times=("fast",))), 2, "no time"),
+        (lines(RUN, sample(times=(True, 2.0))), 2, "no time"),
         (lines(RUN, sample(nbytes=8, size="2")), 2, "whole number"),
         (lines(RUN, {"record": "sample"}), 2, "times_us"),
         (lines(RUN, [1]), 2, "no record"),

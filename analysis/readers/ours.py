@@ -202,7 +202,7 @@ def _where(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_time(time: Any) -> bool:
-    return isinstance(time, (int, float)) and 0 <= time < 1e300
+    return isinstance(time, (int, float)) and not isinstance(time, bool) and 0 <= time < 1e300
 
 
 def _whole(value: Any) -> int:
