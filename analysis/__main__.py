@@ -8,15 +8,20 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from .export import options as export_options
-from .load import files, load_file, summary
-from .report import options as report_options
-from .samples import COLLECTIVES, DTYPES, Asked, Found, RefusedError, table
+NEEDS = "python -m analysis: there is no {}: pip install -e '.[analysis]'"
+try:
+    from .export import options as export_options
+    from .load import files, load_file, not_over, summary
+    from .report import options as report_options
+    from .samples import COLLECTIVES, DTYPES, LARGEST, Asked, Found, RefusedError, table
+except ModuleNotFoundError as lacking:
+    print(NEEDS.format(lacking.name), file=sys.stderr)
+    sys.exit(2)
 
 
 def _positive(text: str) -> int:
     value = int(text) if text.isdecimal() else 0
-    if value < 2:
+    if not 2 <= value < 2**31:
         raise argparse.ArgumentTypeError(f"{text}: give the number of ranks, 2 or more")
     return value
 
@@ -69,7 +74,8 @@ FIT = """\
 "levels", "notes", "forms"}. NAME is per_call, alpha, beta, gamma, per_round; with two levels alpha and beta are those
 across nodes, inner_alpha and inner_beta those inside; long_ before them: messages past breaks.switch bytes."""
 VERDICT = (
-    "Exit status: 0 normal, 1 slow, 3 fast (more cells outside the 95 % interval than chance explains), 2 no answer."
+    "Exit status: 0 normal, 1 slow, 3 fast (more cells outside the 95 % interval than chance explains), 2 no answer,\n"
+    "4 wrong: a row of the new run failed its check."
 )
 PREDICT = "A prediction past twice the measured range of bytes or ranks is marked extrapolated."
 
@@ -115,6 +121,8 @@ def _sizes(text: str) -> list[int]:
         if not digits.isdecimal() or not int(digits):
             raise argparse.ArgumentTypeError(f"{part!r}: give bytes above 0, such as 8,4K,1M")
         found.append(int(digits) * unit)
+        if found[-1] > LARGEST:
+            raise argparse.ArgumentTypeError(f"{part!r}: more bytes than there are")
     return found
 
 
@@ -135,6 +143,7 @@ def _load(options: argparse.Namespace) -> int:
     asked = Asked(options.size, options.collective, options.unit, options.dtype)
     if options.to:
         _writable(*options.to)
+        not_over(options.to[1], options.runs)
     taken: list[Found] = []
     refused = 0
     for name in files(options.runs):
@@ -195,6 +204,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.command == "load":
             return _load(options)
         return _slow(options)
+    except ModuleNotFoundError as lacking:
+        print(NEEDS.format(lacking.name), file=sys.stderr)
+        return 2
     except (RefusedError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2

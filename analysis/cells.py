@@ -13,7 +13,19 @@ from mpicoll.schedule import Nodes
 
 from .model import Series
 
-KEY = ("collective", "library", "algorithm", "size", "nodes", "placement", "nbytes", "dtype", "op", "in_place")
+KEY = (
+    "collective",
+    "library",
+    "algorithm",
+    "size",
+    "nodes",
+    "placement",
+    "nbytes",
+    "dtype",
+    "op",
+    "in_place",
+    "device",
+)
 Z95 = 1.96
 MATRIX = 50_000_000  # cells x launches that are kept side by side
 
@@ -55,6 +67,15 @@ class Cells:
                 series.append(one._replace(nbytes=one.nbytes[some], at=at[one.at[some]]))
         matrix = None if self.by_launch is None else self.by_launch[which]
         return Cells(self.frame[which].reset_index(drop=True), tuple(series), matrix)
+
+
+def one_device(table: pd.DataFrame) -> pd.DataFrame:
+    """The table. ValueError: its rows are of several devices, which no model may pool."""
+    known = sorted(table["device"].dropna().unique()) if "device" in table else []
+    plans = sorted(table.loc[table["library"] == "mpicoll", "device"].dropna().unique()) if known else []
+    if len({device.partition(" ")[0] for device in known}) > 1 or len(plans) > 1:
+        raise ValueError(f"runs on {' and '.join(known)}: another alpha and beta for each, so give one kind at a time")
+    return table
 
 
 def gather(table: pd.DataFrame) -> Cells:

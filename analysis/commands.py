@@ -6,19 +6,22 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from .cells import blocks, octave
+from .cells import blocks, octave, one_device
 from .fit import FITTED, Fit, fit_table, ours
 from .forms import FormFit
 from .held import WAYS, figures
-from .load import load, load_all
+from .load import failed, files, load, load_files
+from .model import UNBROKEN, Breaks
 from .predict import predict
 from .recommend import recommend, tuning
-from .samples import Asked, RefusedError
-from .verdict import judge
+from .samples import Asked, RefusedError, table
+from .verdict import WRONG, judge
 
 
 def asked(options: argparse.Namespace) -> Asked:
@@ -26,26 +29,28 @@ def asked(options: argparse.Namespace) -> Asked:
     return Asked(options.size, options.collective, options.unit, options.dtype)
 
 
-def fitted(options: argparse.Namespace, *, holding: bool = False) -> Fit:
-    """The fit of the runs that were named; ``holding``: with its held-out errors."""
+def fitted(options: argparse.Namespace, *, holding: bool = False, breaks: Breaks | None = None) -> Fit:
+    """The fit of the runs that were named; ``holding``: with its held-out errors; ``breaks``: None to look for them."""
     from .progress import bar
 
-    table, calibrations = load_all(options.runs, asked(options))
+    found = load_files(options.runs, asked(options))
+    rows, calibrations = on_nodes(table(found), options.per_node), table(found, "calibrations")
     with bar() as progress:
-        return fit_table(on_nodes(table, options.per_node), calibrations, holding=holding, progress=progress)
+        fit = fit_table(rows, calibrations, holding=holding, breaks=breaks, progress=progress)
+    return replace(fit, notes=(*fit.notes, *failed(found)))
 
 
-def on_nodes(table: pd.DataFrame, per_node: int | None) -> pd.DataFrame:
+def on_nodes(rows: pd.DataFrame, per_node: int | None) -> pd.DataFrame:
     """The number of nodes where the files do not say and the person does."""
     if per_node is None:
-        return table
-    nodes = -(-table["size"] // per_node)
-    if (clash := table["nodes"].notna() & (table["nodes"] != nodes)).any():
-        row = table[clash].iloc[0]
+        return rows
+    nodes = -(-rows["size"] // per_node)
+    if (clash := rows["nodes"].notna() & (rows["nodes"] != nodes)).any():
+        row = rows[clash].iloc[0]
         raise RefusedError(
             row["file"], int(row["line"]), f"--per-node {per_node}, but the file says {row['nodes']} nodes"
         )
-    return table.assign(nodes=nodes)
+    return rows.assign(nodes=nodes)
 
 
 def run_fit(options: argparse.Namespace) -> int:
@@ -112,7 +117,9 @@ def _ours(found: Fit) -> list[str]:
     launches = int(cells["launches"].max())
     lines = [f"{len(cells)} cells, {launches} launch{'es' if launches > 1 else ''}; 95 % intervals by bootstrap"]
     for p in found.parameters:
-        lines.append(f"{p.name:<16} {p.value:>10.3e}  {p.low:>10.3e} to {p.high:<10.3e} {p.unit}")
+        value, low, high = p.figures
+        mark = "" if p.determined else " (not determined)"
+        lines.append(f"{p.name:<16} {value:>10}  {low:>10} to {high:<10} {p.unit}{mark}")
     lines += [f"note: {text}" for text in found.notes]
     lines += _residuals(cells[cells["collective"] != "calibration"])
     for how, errors in found.held_out.groupby("how")["error"] if len(found.held_out) else ():
@@ -146,6 +153,8 @@ def _off(errors: pd.Series) -> str:
 
 def run_predict(options: argparse.Namespace) -> int:
     """Print a row an algorithm and size."""
+    if (options.nodes or 1) > options.ranks:
+        raise ValueError(f"--nodes {options.nodes}: there are {options.ranks} ranks to put on them")
     found = fitted(options)
     where = blocks(options.ranks, options.nodes) if options.nodes else options.ranks
     collective = options.collective or "allreduce"
@@ -174,7 +183,9 @@ def run_predict(options: argparse.Namespace) -> int:
 
 def run_verdict(options: argparse.Namespace) -> int:
     """Print what is slow and what is fast, and the verdict; its exit status."""
-    found = judge(fitted(options), on_nodes(load(options.new, asked(options)), options.per_node))
+    files([*options.runs, *options.new])  # a run is not judged by itself
+    new = load_files(options.new, asked(options))
+    found = judge(fitted(options), on_nodes(table(new), options.per_node))
     cells, words = found.cells, found.cells["verdict"].value_counts()
     for cell in cells.itertuples():
         if options.all or cell.verdict in ("slow", "fast"):
@@ -187,11 +198,16 @@ def run_verdict(options: argparse.Namespace) -> int:
         print(f"off the model by {off.median():.1%} in the median, {off.quantile(0.9):.1%} at the 90th percentile")
     counted = ", ".join(f"{count} {word}" for word, count in words.items())
     print(f"{found.word}: of {len(cells)} cells {counted or 'none'}")
-    return found.status
+    for text in (wrong := failed(new)):
+        print(f"wrong: {text}")
+    return WRONG if wrong else found.status
 
 
 def run_recommend(options: argparse.Namespace) -> int:
     """Print the advice and its regret; with --to write the tuning file."""
+    files([*options.runs, *(options.score or ())])  # nor scored by itself
+    if options.to and Path(options.to).exists():
+        raise RefusedError(options.to, None, "exists: name a new file")
     rows = _known(options, options.runs)
     scored = _known(options, options.score) if options.score else None
     advice = recommend(rows, scored)
@@ -200,7 +216,12 @@ def run_recommend(options: argparse.Namespace) -> int:
         print(f"{row['collective']}, {row['size']} ranks, {row['ranks_per_node']} a node: {steps}")
     print(advice.summary + ("" if options.score else " (scored by the same runs: give --score for others)"))
     if options.to:
-        network = fitted(options).network
+        found = fitted(options, breaks=UNBROKEN)  # the file has one line for all sizes
+        network = found.network
+        if not all(p.determined for p in found.parameters if p.name == "beta"):
+            raise RefusedError(
+                options.to, None, "these runs tell no beta, and all bytes would be free: time 1M and more"
+            )
         try:
             with open(options.to, "x", encoding="utf-8") as file:
                 json.dump(tuning(advice, network, ", ".join(options.runs)), file, indent=1)
@@ -211,7 +232,7 @@ def run_recommend(options: argparse.Namespace) -> int:
 
 
 def _known(options: argparse.Namespace, runs: Sequence[str]) -> pd.DataFrame:
-    rows = ours(on_nodes(load(runs, asked(options)), options.per_node))
+    rows = ours(one_device(on_nodes(load(runs, asked(options)), options.per_node)))
     if rows.empty:
         raise RefusedError(runs[0], None, "no row of a plan of ours")
     return rows.assign(nodes=rows["nodes"].fillna(1))

@@ -10,14 +10,15 @@ import pandas as pd
 
 from mpicoll.schedule import Network, find
 
-from .cells import Cells, gather
+from .cells import Cells, gather, one_device
 from .forms import FormFit, fit_form, foreign
 from .held import held_out
 from .joint import Progress, Solution, bootstrap, fit_cells, interval
-from .model import COLUMNS, Model, unit
-from .told import together, untold
+from .model import COLUMNS, Breaks, Model, unit
+from .told import TAKEN, together, untold
 
 DRAWS = 200
+APART = 1.4  # times the median of all, from which on a launch contradicts the others
 FITTED = ("exchange", "reduce")  # calibrations that enter; ping-pong and copy are compared
 
 
@@ -31,6 +32,13 @@ class Parameter(NamedTuple):
     unit: str
     determined: bool = True
     why: str = ""
+
+    @property
+    def figures(self) -> tuple[str, str, str]:
+        """Value and interval as text: none where others stand for it, since its 0 is no measurement."""
+        if self.why.startswith(TAKEN):
+            return "-", "-", "-"
+        return f"{self.value:.3g}", f"{self.low:.3g}", f"{self.high:.3g}"
 
 
 @dataclass(frozen=True)
@@ -69,35 +77,52 @@ def fit_table(
     draws: int = DRAWS,
     seed: int = 1,
     holding: bool = True,
+    breaks: Breaks | None = None,
     progress: Progress | None = None,
 ) -> Fit:
     """Fit all rows of our plans, with the calibrations of the same runs; ``holding``: held-out errors too.
 
+    ``breaks``: None to look for them.
     What the libraries ran is fitted beside them, each algorithm to the textbook's forms.
     ValueError: no row, or nothing that can be fitted.
     """
-    rows = ours(table)
+    rows = ours(one_device(table))
     forms = {name: fit_form(gather(some), draws, seed) for name, some in foreign(with_size(table))}
     if rows.empty and forms:
         return Fit(None, forms=forms)
     if rows.empty:
         raise ValueError("no row of a plan of ours, and none of a library's calls")
-    for collective, name in sorted(set(zip(rows["collective"], rows["algorithm"]))):
-        find(collective, name)
     notes: list[str] = []
+    rows = _of_known(rows, notes)
     rows, machine = _of_one_kind(rows, calibrations, notes)
     cells = gather(pd.concat([rows, machine]) if len(machine) else rows)
-    solution = fit_cells(cells.series, cells.seconds, cells.errors)
+    solution = fit_cells(cells.series, cells.seconds, cells.errors, breaks)
     drawn = bootstrap(solution, cells, draws, seed, progress)
     frame = cells.frame.assign(predicted=solution.rows @ solution.model.theta)
     frame["residual"] = frame["seconds"] / frame["predicted"] - 1
     parameters, said = _parameters(solution, cells, drawn)
     held = held_out(cells, solution, progress) if holding else pd.DataFrame()
     model = solution.model
-    notes += _breaks(model) + said + _alone(cells)
+    notes += _breaks(model) + said + _alone(cells, parameters) + _contradicting(cells)
     compared = _compared(model, calibrations)
     ratios = cells.ratios(frame["predicted"].to_numpy())
     return Fit(model, parameters, drawn, frame, held, tuple(notes), forms, compared, ratios)
+
+
+def _of_known(rows: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
+    """The rows of algorithms that there are, on ranks that they take. ValueError: there is no other."""
+    keys = ["collective", "algorithm", "size", "nodes"]
+    keep, why = np.ones(len(rows), bool), ""
+    for (collective, name, size, _), places in rows.groupby(keys, dropna=False).indices.items():
+        try:
+            find(str(collective), str(name)).schedule(int(size))
+        except ValueError as error:
+            keep[places], why = False, why or str(error)
+    if not keep.any():
+        raise ValueError(why)
+    if why:
+        notes.append(f"{int((~keep).sum())} rows are left out: {why.partition(';')[0]}")
+    return rows[keep]
 
 
 def _of_one_kind(
@@ -135,12 +160,30 @@ def _breaks(model: Model) -> list[str]:
     return said
 
 
-def _alone(cells: Cells) -> list[str]:
+def _alone(cells: Cells, parameters: tuple[Parameter, ...]) -> list[str]:
+    """Where there is too little to hold the parameters against."""
     timed = cells.frame[cells.frame["collective"] != "calibration"]
-    if timed["algorithm"].nunique() > 1 or timed["size"].nunique() > 1:
-        return []
-    name = timed["algorithm"].iloc[0]
-    return [f"one algorithm only ({name}) on one number of ranks: what is not its own cannot be told"]
+    said = []
+    if timed["algorithm"].nunique() == 1 and timed["size"].nunique() == 1:
+        name = timed["algorithm"].iloc[0]
+        said.append(f"one algorithm only ({name}) on one number of ranks: what is not its own cannot be told")
+    if timed["nbytes"].nunique() == 1:
+        said.append(f"one size only ({timed['nbytes'].iloc[0]} bytes): messages and bytes are told by algorithms alone")
+    free = sum(p.value > 0 for p in parameters)
+    if len(cells.frame) <= free:
+        said.append(f"{len(cells.frame)} cells for {free} parameters: nothing is left to see how far they are off by")
+    return said
+
+
+def _contradicting(cells: Cells) -> list[str]:
+    """Launches that are not of one machine: far from the median of all, cell by cell."""
+    said = []
+    for i, ratios in enumerate((cells.ratios(cells.seconds)).T if cells.by_launch is not None else ()):
+        both = ratios[np.isfinite(ratios) & (cells.frame["launches"] > 1).to_numpy()]
+        off = float(np.median(both)) if len(both) else 1.0
+        if not 1 / APART < off < APART:
+            said.append(f"launch {i + 1} takes {off:.2f} times the median of all launches: they contradict each other")
+    return said
 
 
 def _compared(model: Model, calibrations: pd.DataFrame | None) -> pd.DataFrame:

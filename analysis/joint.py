@@ -84,6 +84,8 @@ def bootstrap(solution: Solution, cells: Cells, draws: int, seed: int, progress:
     """
     random = np.random.default_rng(seed)
     whole = [one.at for one in cells.series if one.collective != "calibration"]
+    if len(whole) == 1:  # drawn whole it is always the same, which would look like certainty
+        whole = list(whole[0][:, None])
     single = np.concatenate([*(one.at for one in cells.series if one.collective == "calibration"), np.empty(0, int)])
     kinds = 1 if cells.by_launch is None else 2
     found = np.zeros((kinds, draws, len(COLUMNS)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import filecmp
 import gc
 import re
 from collections.abc import Callable, Iterable
@@ -13,7 +14,7 @@ import pandas as pd
 from .readers import csv, imb, nccl, nccl_json, osu, ours
 from .readers.nccl import BARE_ROW
 from .readers.text import Source
-from .samples import Asked, Found, RefusedError, table
+from .samples import FAILED, Asked, Found, RefusedError, table
 
 Reader = Callable[[Source, Asked], Found]
 _ENDINGS = ("*.jsonl", "*.json", "*.txt", "*.csv", "*.out", "*.log")
@@ -37,16 +38,39 @@ def files(runs: Iterable[str]) -> list[str]:
             names += inside
         else:
             names.append(run)
-    twice = next((name for i, name in enumerate(names) if Path(name) in map(Path, names[:i])), None)
-    if twice:
-        raise RefusedError(twice, None, "named a second time: its rows would count twice")
+    _once(names)
     return names
+
+
+def _once(names: Iterable[str]) -> None:
+    """RefusedError: a file that is named twice, also by a link, or a copy of another."""
+    by_length: dict[int, list[str]] = {}
+    for name in names:
+        file = _told(name, Asked())[0]
+        try:
+            length = Path(file).stat().st_size
+        except OSError:  # which is said when it is read
+            continue
+        for other in by_length.setdefault(length, []):
+            if Path(file).samefile(other):
+                raise RefusedError(name, None, "named a second time: its rows would count twice")
+            if length and filecmp.cmp(file, other, shallow=False):
+                raise RefusedError(name, None, f"a copy of {other}: its rows would count twice")
+        by_length[length].append(file)
+
+
+def not_over(output: str, runs: Iterable[str]) -> None:
+    """RefusedError: what is to be written would replace a run."""
+    if Path(output).exists() and any(Path(output).samefile(_told(run, Asked())[0]) for run in files(runs)):
+        raise RefusedError(output, None, "is one of the runs, and would be lost: name another file")
 
 
 def load_file(name: str, asked: Asked = Asked()) -> Found:  # noqa: B008
     """One file, or ``RefusedError``; FILE@64 is a file whose runs had 64 ranks."""
     name, asked = _told(name, asked)
     try:
+        if Path(name).is_fifo():
+            raise RefusedError(name, None, "a pipe, which can be read but once: write it to a file first")
         raw = Path(name).read_bytes()
     except OSError as error:
         raise RefusedError(name, None, error.strerror or str(error)) from None
@@ -69,16 +93,17 @@ def load_file(name: str, asked: Asked = Asked()) -> Found:  # noqa: B008
 
 def load(runs: Iterable[str], asked: Asked = Asked()) -> pd.DataFrame:  # noqa: B008
     """The table of all files; the first that cannot be read raises ``RefusedError``."""
-    return table(_found(runs, asked))
+    return table(load_files(runs, asked))
 
 
-def load_all(runs: Iterable[str], asked: Asked = Asked()) -> tuple[pd.DataFrame, pd.DataFrame]:  # noqa: B008
-    """The table of all files, and that of their calibrations (collective "calibration", "exchange inside")."""
-    found = _found(runs, asked)
-    return table(found), table(found, "calibrations")
+def failed(found: Iterable[Found]) -> list[str]:
+    """How many rows of which files failed their check, in words; these are in no table."""
+    counts = [(one.file, len(one.left.get(FAILED, ()))) for one in found]
+    return [f"{count} rows of {file} failed their check and are left out" for file, count in counts if count]
 
 
-def _found(runs: Iterable[str], asked: Asked) -> list[Found]:
+def load_files(runs: Iterable[str], asked: Asked = Asked()) -> list[Found]:  # noqa: B008
+    """All files; the first that cannot be read raises ``RefusedError``."""
     return [load_file(name, asked) for name in files(runs)]
 
 

@@ -35,6 +35,8 @@ _TYPES = {
 DTYPES = {name: (ours, nbytes) for ours, (nbytes, names) in _TYPES.items() for name in (ours, *names.split())}
 
 
+FAILED = "failed its check"  # why a row is left that had wrong elements
+COPIED = 6  # rows with the very same times, from which on a table is a copy of another
 LARGEST = 2**62  # fits the table's columns
 
 
@@ -83,6 +85,7 @@ class Row(NamedTuple):
     segment_bytes: int | None = None
     placement: str | None = None  # the node of each rank, where ranks are not in blocks: "0,1,0,1"
     crowded: bool | None = None  # more ranks than cores
+    device: str | None = None  # whose memory: "cpu", "cuda", "cuda staged" through the host's
 
 
 COLUMNS = {
@@ -111,6 +114,7 @@ COLUMNS = {
     "segment_bytes": "Int64",
     "placement": "str",
     "crowded": "boolean",
+    "device": "str",
 }
 
 
@@ -177,8 +181,10 @@ class Found:
             self.refuse(row.line, f"{row.nbytes} is no number of bytes")
         if row.size is not None and row.size < 1:
             self.refuse(row.line, f"{row.size} is no number of ranks")
+        if row.nodes is not None and not 1 <= row.nodes <= (row.size or LARGEST):
+            self.refuse(row.line, f"{row.size or 'some'} ranks on {row.nodes} nodes")
         if row.wrong:
-            self.leave(row.line, "failed its check")
+            self.leave(row.line, FAILED)
         elif row.nbytes == 0:
             self.leave(row.line, "0 bytes: nothing is moved")
         elif row.size == 1:
@@ -195,9 +201,22 @@ class Found:
             why = "; ".join(f"{reason} ({len(lines)} rows)" for reason, lines in self.left.items())
             first = min((lines[0] for lines in self.left.values()), default=None)
             self.refuse(first, f"no row can be taken: {why}" if why else "no row of a table in it")
+        if self.kind != "ours":  # which tells runs apart by what they say of themselves
+            self._once()
         if None in self.columns["size"]:
             self.note("how many ranks is not in the file: give --size P")
         return self
+
+    def _once(self) -> None:
+        """A launch with the very times of another is a copy, which would count twice."""
+        launches: dict[int, list[Row]] = {}
+        for row in self.rows:
+            launches.setdefault(row.launch, []).append(row)
+        seen: dict[tuple[object, ...], int] = {}
+        for rows in launches.values():
+            times = tuple((row.collective, row.algorithm, row.nbytes, row.time_us) for row in rows)
+            if len(rows) >= COPIED and seen.setdefault(times, rows[0].line) != rows[0].line:
+                self.refuse(rows[0].line, f"the same table a second time (line {seen[times]}): it would count twice")
 
 
 def table(found: Iterable[Found], what: str = "rows") -> pd.DataFrame:
@@ -222,6 +241,11 @@ def _series(values: list[Any], name: str) -> pd.Series:
     if values and values.count(values[0]) == len(values):  # by far the most columns: told from one
         return pd.Series(values[0], index=range(len(values)), dtype=dtype)
     return pd.Series(values, dtype=dtype)
+
+
+def device_of(device: str | None, transport: str | None) -> str | None:
+    """Whose memory was reduced, and whether it went through the host's."""
+    return f"{device} staged" if device not in (None, "cpu") and transport == "staged" else device
 
 
 def median_interval(times: list[float]) -> tuple[float, float | None, float | None]:

@@ -8,7 +8,9 @@ from .model import COLUMNS
 
 TELLING = 0.10  # a parameter that explains less than this of every cell is not determined by them
 ALIKE = 1e-7  # what is left of a column of unit length, beside the others, below which it says nothing of its own
+TAKEN = "cannot be told from"  # how it is said of a parameter whose part others have taken
 CORRELATED = 0.98  # of the estimates over the draws
+ROUNDING = 1e-9  # relative spread of draws that is none
 # Where columns go together the earlier one stands for all.
 FIRST = (
     *("beta", "alpha", "inner_beta", "inner_alpha", "long_beta", "long_alpha", "long_inner_beta", "long_inner_alpha"),
@@ -53,21 +55,22 @@ def untold(rows: np.ndarray, theta: np.ndarray, times: np.ndarray) -> dict[int, 
     for i, others in gone.items():
         names = " and ".join(COLUMNS[j] for j in others)
         stand = "stands" if len(others) == 1 else "stand"
-        said[i] = f"cannot be told from {names}, which {stand} for it: their counts go together in all cells"
-    mixed = {j for others in gone.values() for j in others}
+        said[i] = f"{TAKEN} {names}, which {stand} for it: their counts go together in all cells"
     shares = scaled * theta
     for i in np.flatnonzero(stay).tolist():
         most = shares[:, i].max()
-        if most < TELLING and i not in mixed:
+        if most < TELLING:
             said[i] = f"not determined by these sizes (it explains at most {most:.0%} of a time)"
     return said
 
 
 def together(draws: np.ndarray, which: np.ndarray) -> list[str]:
     """Pairs whose estimates go together over the draws: known as a sum, not one by one."""
-    found = []
-    spread = draws.std(axis=0) if len(draws) > 1 else np.zeros(draws.shape[1])
-    at = [int(i) for i in which if spread[i] > 0]
+    found: list[str] = []
+    if len(draws) < 2:
+        return found
+    spread = draws.std(axis=0)
+    at = [int(i) for i in which if spread[i] > ROUNDING * np.abs(draws[:, i]).max()]
     if len(at) < 2:
         return []
     correlation = np.corrcoef(draws[:, at].T)

@@ -8,12 +8,13 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binom
 
-from .cells import gather, placed
+from .cells import gather, one_device, placed
 from .fit import Fit, with_size
 from .predict import predict
 
 OUTSIDE = 0.025  # of all cells, on each side of a 95 % interval, if nothing has changed
 SURE = 0.99
+WRONG = 4  # exit status, whatever the times: a row failed its check
 STATUS = {"normal": 0, "slow": 1, "fast": 3, "unknown": 2}
 
 
@@ -35,6 +36,8 @@ class Verdict(NamedTuple):
 
 def judge(fit: Fit, table: pd.DataFrame) -> Verdict:
     """Judge the rows of a new run. ValueError: how many ranks it had is not known."""
+    known = [fit.cells, *(form.frame for form in fit.forms.values())]
+    one_device(pd.concat([part[["library", "device"]] for part in (*known, table) if "device" in part]))
     call = table["call"].fillna("")
     rows = with_size(table[np.where(table["library"] == "mpicoll", call.isin(["", "plan"]), call.isin(["", "call"]))])
     frame = gather(rows).frame if len(rows) else pd.DataFrame()

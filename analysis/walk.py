@@ -19,6 +19,7 @@ from mpicoll.schedule.price import alike, in_turn
 # Columns of a count: messages and bytes of (outside, inside) x (short, long), then bytes reduced, then rounds.
 MESSAGES, BYTES, REDUCED, ROUNDS = slice(0, 8, 2), slice(1, 8, 2), 8, 9
 COUNTS = 10
+MOST = 1 << 15  # ranks; a ring of so many takes a minute
 KEPT = 512  # schedules looked at that are kept
 
 
@@ -80,6 +81,8 @@ class Looked:
 @lru_cache(maxsize=KEPT)
 def look(collective: str, algorithm: str, size: int, nodes: Nodes | None) -> Looked:
     """Look at every message once. ValueError: no such algorithm."""
+    if size > MOST:
+        raise ValueError(f"{size} ranks: every message of {algorithm} is looked at, on up to {MOST} ranks")
     schedule = find(collective, algorithm).schedule(size, nodes=nodes)
     shapes = sampled(schedule, nodes) or alike(schedule.programs(), size, nodes)
     if shapes is None:

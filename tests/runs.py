@@ -45,7 +45,14 @@ def run_file(
             sample = {"record": "sample", "collective": "allreduce", "library": library_of, "algorithm": name}
             sample |= {"size": size, "nodes": -(-size // 2), "dtype": "float32", "op": "sum", "count": nbytes // 4}
             sample |= {"nbytes": nbytes, "in_place": False, "call": call, "sync": "barrier", "launch": launch}
-            sample |= {"segment_bytes": None, "times_us": [time_us] * 9, "wrong": 0, "skipped": None}
+            sample |= {
+                "segment_bytes": None,
+                "device": "cpu",
+                "transport": "direct",
+                "times_us": [time_us] * 9,
+                "wrong": 0,
+                "skipped": None,
+            }
             records.append(sample | {"low_us": time_us * 0.99, "high_us": time_us * 1.01})
     records += [{"record": "end", "complete": True}] if complete else []
     path.write_text("".join(json.dumps(record, separators=(",", ":")) + "\n" for record in records))

@@ -186,6 +186,17 @@ def test_commands(tmp_path, capsys):
     assert capsys.readouterr().err.count("\n") == 1
 
 
+def test_a_wrong_result_is_never_normal(tmp_path, capsys):
+    old, new = run_file(tmp_path / "old.jsonl", TRUE, 0), run_file(tmp_path / "new.jsonl", TRUE, 7)
+    assert main(["verdict", old, "--new", new]) == 0
+    text = (tmp_path / "new.jsonl").read_text()
+    (tmp_path / "new.jsonl").write_text(text.replace('"wrong": 0', '"wrong": 5', 3))
+    assert main(["verdict", old, "--new", new]) == 4
+    assert f"wrong: 3 rows of {new} failed their check" in capsys.readouterr().out
+    assert main(["fit", new]) == 0
+    assert f"note: 3 rows of {new} failed their check" in capsys.readouterr().out
+
+
 def test_ranks_behind_the_name_and_nodes_beside(tmp_path, capsys):
     for p in (4, 8):
         rows = "\n".join(f"{8 << i} {5.0 * p + (8 << i) / 1e3}" for i in range(10))

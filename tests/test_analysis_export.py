@@ -134,6 +134,10 @@ JSON6 += '"allreduce": [ {"comm_size_min": 4,\n"rules": [%s] } ] } }'
         (nccl.read, "# x\nallreduce,0,8,tree,simple,4,-1,8", 2, "past 8 bytes"),
         (nccl.read, "allreduce,0,8,Tree,simple,4,-1,8", 1, "Tree"),
         (nccl.read, "allreduce,4,8,tree,simple,4,-1,8", 1, "nothing matches"),
+        (nccl.read, "allreduce,0,4611686018427387904,tree,simple,4,-1,-1", 1, "-1 ranks"),
+        (nccl.read, "allreduce,0,4611686018427387904,tree,simple,4,-1,0", 1, "0 ranks"),
+        (nccl.read, "allreduce,0,4611686018427387904,tree,simple,4,2,8", 1, "for some nodes"),
+        (nccl.read, "allreduce,0,4611686018427387904,tree,simple,4,-1,8,3,-1", 1, "for some nodes"),
         (nccl.read, "allreduce,0,8,tree,simple,4,-1,8," + " " * 300, 1, "reads 255"),
     ],
 )  # fmt: skip

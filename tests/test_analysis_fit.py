@@ -139,6 +139,37 @@ def test_what_cannot_be_told_is_said():
     assert found["beta"] == pytest.approx(TRUE["beta"] + TRUE["gamma"] / 2)
 
 
+def test_too_little_to_be_sure_of(recwarn):
+    """What nothing can contradict is not said with certainty."""
+    one = fit_table(made(TRUE, ["ring"], (4,), noise=0.05)[0], draws=50)
+    interval = {p.name: p.high - p.low for p in one.parameters}
+    assert interval["alpha"] > 0.01 * values(one)["alpha"]
+    assert interval["beta"] > 0.01 * values(one)["beta"]
+    assert {p.name: p.figures for p in one.parameters}["gamma"] == ("-", "-", "-")
+    small = fitted(TRUE, ["ring", "direct", "binomial_tree"], (4,), sizes=[1024])
+    assert "one size only (1024 bytes): messages and bytes are told by algorithms alone" in small.notes
+    assert any(note.startswith("3 cells for 3 parameters") for note in small.notes)
+    fit_table(made(TRUE, ["ring"], (4,))[0], draws=50)
+    assert not recwarn.list
+
+
+def test_launches_that_contradict_each_other_are_named():
+    table, _ = made(TRUE, ["ring", "direct"], (4,), launches=3, noise=0.02)
+    assert not [note for note in fit_table(table, draws=9).notes if "contradict" in note]
+    table.loc[table["launch"] == 1, "time_us"] *= 3
+    said = [note for note in fit_table(table, draws=9).notes if "contradict" in note]
+    assert len(said) == 1
+    assert said[0].startswith(("launch 2 takes 2.9", "launch 2 takes 3.0"))
+
+
+def test_an_unknown_algorithm_is_left_out_and_said():
+    table, _ = made(TRUE, ["ring", "direct", "binomial_tree"])
+    table.loc[table["algorithm"] == "direct", "algorithm"] = "of_tomorrow"
+    found = fit_table(table, draws=9)
+    assert "36 rows are left out: allreduce has no algorithm 'of_tomorrow'" in found.notes
+    assert values(found)["beta"] == pytest.approx(TRUE["beta"] + TRUE["gamma"] / 2)
+
+
 def test_bad_input():
     empty, _ = made(TRUE, [])
     with pytest.raises(ValueError, match="no row"):
@@ -153,10 +184,10 @@ def test_bad_input():
         fit_table(made(TRUE, ["ring"])[0].assign(size=None))
 
 
-def run_file(path, theta, launch=0, names=("ring", "direct", "recursive_doubling", "one_shot")):
+def run_file(path, theta, launch=0, names=("ring", "direct", "recursive_doubling", "one_shot"), breaks=Breaks()):  # noqa: B008
     """A run file as the bench writes it, its times made by the model."""
     lines = ['{"record":"run","schema":1,"size":4}']
-    table, calibrations = made(theta, names, (4,), calibrated=True)
+    table, calibrations = made(theta, names, (4,), calibrated=True, breaks=breaks)
     random = np.random.default_rng(launch)
     for cell in [*calibrations.itertuples(), *table.itertuples()]:
         each = (cell.time_us * np.exp(random.normal(0, 0.02, 15))).round(4).tolist()
@@ -191,6 +222,20 @@ def test_fit_and_recommend_from_run_files(tmp_path, capsys):
     (tmp_path / "cut.jsonl").write_text("{")
     assert main(["fit", str(tmp_path / "cut.jsonl")]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_tuning_file_never_makes_bytes_free(tmp_path, capsys):
+    """Its one line stands for all sizes: not that of the short messages alone, whose bytes cost next to nothing."""
+    theta = {"alpha": 3e-6, "per_round": 7e-7, "long_alpha": 2e-5, "long_beta": 2e-10, "gamma": 8e-11}
+    run = run_file(tmp_path / "a.jsonl", theta, breaks=Breaks(switch=4096.0))
+    assert main(["fit", run, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["parameters"]["beta"]["value"] < 1e-10
+    assert main(["recommend", run, "--to", str(tmp_path / "t.json")]) == 0
+    assert runtime.read(str(tmp_path / "t.json")).network.beta == pytest.approx(2e-10, rel=0.3)
+    free = run_file(tmp_path / "free.jsonl", {"alpha": 3e-6})
+    assert main(["recommend", free, "--to", str(tmp_path / "free.json")]) == 2
+    assert "all bytes would be free" in capsys.readouterr().err
+    assert not (tmp_path / "free.json").exists()
 
 
 def test_the_columns_are_named():

@@ -9,11 +9,15 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pandas")
 
+import pandas as pd
+
+from analysis.cells import one_device
 from analysis.load import load, load_file
 from analysis.readers.ours_fast import read_block
 from analysis.samples import Asked, RefusedError
 
 RUN = {"record": "run", "schema": 1, "size": 2}
+ANY = RUN | {"size": None}  # does not say how many ranks
 END = {"record": "end", "complete": True}
 
 
@@ -21,7 +25,12 @@ def sample(nbytes=8, times=(3.0, 1.0, 2.5), **other):
     record = {"record": "sample", "collective": "allreduce", "library": "mpicoll", "algorithm": "ring", "size": 2}
     record |= {"nodes": 1, "dtype": "float32", "op": "sum", "count": nbytes // 4, "nbytes": nbytes, "in_place": True}
     record |= {"segment_bytes": None, "call": "plan", "sync": "barrier", "launch": None, "times_us": list(times)}
-    return record | {"low_us": 1.0, "high_us": 3.0, "wrong": 0, "skipped": None, "asked": "ring"} | other
+    return (
+        record
+        | {"low_us": 1.0, "high_us": 3.0, "wrong": 0, "skipped": None, "asked": "ring"}
+        | {"device": "cpu", "transport": "direct"}
+        | other
+    )
 
 
 def lines(*records):
@@ -40,7 +49,7 @@ def cells(one):
 
 def test_what_is_taken_and_left(tmp_path):
     bad = [sample(wrong=1), sample(skipped="too large", times=()), sample(0), sample(size=1)]
-    one = found(tmp_path, lines(RUN, sample(), {"record": "calibration"}, *bad, sample(16, (4, 2)), END))
+    one = found(tmp_path, lines(ANY, sample(), {"record": "calibration"}, *bad, sample(16, (4, 2)), END))
     assert cells(one) == [(0, 8, 2.5), (0, 16, 3.0)]
     assert {reason.split(":")[0]: where for reason, where in one.left.items()} == {
         "a calibration without size, kind or times": [3],
@@ -58,7 +67,13 @@ def test_two_transports_are_not_mixed(tmp_path):
     one = found(tmp_path, lines(RUN, direct, staged, END))
     assert cells(one) == [(0, 8, 7.0)]
     assert one.left == {"staged, in a file that has direct rows too": [3]}
-    assert cells(found(tmp_path, lines(RUN, staged, END))) == [(0, 8, 2.5)]
+    alone = found(tmp_path, lines(RUN, staged, END))
+    assert cells(alone) == [(0, 8, 2.5)]
+    devices = [one.rows[0].device, alone.rows[0].device, found(tmp_path, lines(RUN, sample(), END)).rows[0].device]
+    assert devices == ["cuda", "cuda staged", "cpu"]
+    for kinds in (devices[:2], devices[1:]):  # each a file of its own: never launches of one cell
+        with pytest.raises(ValueError, match="give one kind at a time"):
+            one_device(pd.DataFrame({"library": "mpicoll", "device": kinds}))
 
 
 def test_cut_at_every_byte(tmp_path):
@@ -104,11 +119,15 @@ def test_several_launches_are_numbered_through(tmp_path):
         (lines(RUN, sample(times=(1.0, float("nan")))), 2, "no time"),
         (lines(RUN, sample(times=(1.0, -2.0))), 2, "no time"),
         (lines(RUN, sample(times=("fast",))), 2, "no time"),
+        (lines(RUN, sample(times=(True, 2.0))), 2, "no time"),
         (lines(RUN, sample(nbytes=8, size="2")), 2, "whole number"),
         (lines(RUN, {"record": "sample"}), 2, "times_us"),
         (lines(RUN, [1]), 2, "no record"),
         (lines(RUN, END), None, "no row"),
         (lines(RUN, sample(size=3)), 2, "--size 2"),
+        (lines(RUN | {"size": 4}, sample()), 2, "2 ranks, but the run that it is of has 4"),
+        (lines(RUN, sample(), sample(16, nodes=3)), 3, "2 ranks on 3 nodes"),
+        (lines(RUN, sample(nodes=0)), 2, "2 ranks on 0 nodes"),
     ],
 )
 def test_refusals(tmp_path, text, line, word):
@@ -145,7 +164,7 @@ def test_blocks_give_what_single_records_give(tmp_path, monkeypatch, odd, block)
     monkeypatch.setattr("analysis.readers.ours._BLOCK", block)
     monkeypatch.setattr("analysis.readers.ours._FEW", 2)
     around = [lines(*(sample(8 << i, transport="direct") for i in range(20))) for _ in range(2)]
-    text = lines(RUN) + around[0] + odd + around[1] + lines(END, RUN) + around[0]
+    text = lines(ANY) + around[0] + odd + around[1] + lines(END, ANY) + around[0]
     blocks = []
 
     def watched(*block):
@@ -187,7 +206,7 @@ CELL = st.builds(
 @settings(max_examples=60, deadline=None)
 @given(launches=st.lists(st.lists(CELL, min_size=1, max_size=5), min_size=1, max_size=3), data=st.data())
 def test_round_trip(tmp_path_factory, launches, data):
-    text = "".join(lines(RUN, *cells, END) for cells in launches)
+    text = "".join(lines(ANY, *cells, END) for cells in launches)
     one = found(tmp_path_factory.mktemp("run"), text)
     expected = [(launch, cell) for launch, cells in enumerate(launches) for cell in cells]
     assert len(one.rows) == len(expected)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 
 import pytest
 from browser import picture, use
@@ -12,8 +14,11 @@ pytest.importorskip("pandas")
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 
+import pandas as pd
+
 from analysis.__main__ import main
-from analysis.report.data import MPI, Point, apart, factor, ratios, shown, speedups, winners
+from analysis.load import load
+from analysis.report.data import MPI, Point, apart, factor, key, ratios, shown, speedups, split, winners
 from analysis.report.maps import abbreviations
 from analysis.report.style import human, microseconds
 
@@ -189,6 +194,22 @@ def test_without_jinja2(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("analysis.report.command.find_spec", lambda name: None)
     assert main(["report", run_file(tmp_path / "a.jsonl")]) == 2
     assert "pip install -e '.[analysis]'" in capsys.readouterr().err
+
+
+def test_devices_are_not_compared_with_each_other(tmp_path):
+    """Host and device memory are two cases; what went through the host's is a series of its own."""
+    tables = []
+    for i, change in enumerate(({}, {"device": "cuda"}, {"device": "cuda", "transport": "staged"})):
+        file = run_file(tmp_path / f"{i}.jsonl", sizes=(8,))
+        lines = [json.loads(line) for line in Path(file).read_text().splitlines()]
+        lines = [line | change if line.get("library") == "mpicoll" else line for line in lines]
+        Path(file).write_text("".join(json.dumps(line) + "\n" for line in lines))
+        tables.append(load([file]))
+    host, device = split(pd.concat(tables).reset_index(drop=True)).items()
+    assert (str(host[0]), str(device[0])) == ("allreduce float32 sum", "allreduce float32 sum on cuda")
+    assert {"ring", "ring (staged)"} < set(device[1][2])
+    assert "ring (staged)" not in host[1][2]
+    assert key("ring (staged)") == "ring"
 
 
 def test_who_wins_and_how_surely():

@@ -57,6 +57,10 @@ def read(text: str) -> Calls:
             raise MalformedError(line, f"{channels} channels: the plugin would take one; write a number")
         if not 0 <= int(low) <= int(high):
             raise MalformedError(line, f"{low} to {high} bytes is no span")
+        if nodes != "-1" or set(more) - {"-1"}:
+            raise MalformedError(line, "a line for some nodes, operations or buffers: of others nothing is known")
+        if int(ranks) < 1:
+            raise MalformedError(line, f"{ranks} ranks: any, or none, of which a line for a number is no part")
         spans = found.setdefault(int(ranks), [])
         free = spans[-1][1] + 1 if spans else 0
         if int(low) != free:

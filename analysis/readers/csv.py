@@ -7,7 +7,7 @@ import io
 import re
 from collections.abc import Iterator
 
-from ..samples import COLLECTIVES, DTYPES, Asked, Found, Row, median_interval
+from ..samples import COLLECTIVES, DTYPES, Asked, Found, Row, device_of, median_interval
 from .text import Source, factor, number, unit_of, whole
 
 _ALIASES = {
@@ -24,6 +24,8 @@ _ALIASES = {
     "call": "call",
     "sync": "sync",
     "segment_bytes": "segment_bytes",
+    "device": "device",
+    "transport": "transport",
     "launch": "launch run repeat trial",
     "n_samples": "n_samples iterations iteratons repetitions #repetitions iters",
     "wrong": "wrong #wrong defects nwrong errors",
@@ -226,7 +228,7 @@ def _row(found: Found, line: int, cell: dict[str, str], scale: float, known: dic
         in_place=_yes(found, line, cell["in_place"]) if cell.get("in_place") else None,
         low_us=real("low"), high_us=real("high"), n_samples=integer("n_samples"), wrong=_wrong(found, line, cell),
         launch=integer("launch") or 0, statistic=text("statistic") or statistic, call=text("call") or "call",
-        sync=text("sync"), segment_bytes=integer("segment_bytes"),
+        sync=text("sync"), segment_bytes=integer("segment_bytes"), device=device_of(text("device"), text("transport")),
     )  # fmt: skip
 
 

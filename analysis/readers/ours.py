@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..samples import Asked, Found, Row, median_interval
+from ..samples import Asked, Found, Row, device_of, median_interval
 from .ours_fast import read_block
 from .text import Source
 
@@ -84,6 +84,7 @@ class _State:
     open_run: int = 0
     where: dict[str, Any] = field(default_factory=dict)
     known: set[str] = field(default_factory=set)
+    begun: dict[str, int] = field(default_factory=dict)
 
     def take(self, found: Found, at: int, record: dict[str, Any]) -> None:
         """One record."""
@@ -93,6 +94,8 @@ class _State:
                 found.refuse(at, f"schema {record.get('schema')!r}; this reads schema {SCHEMA}")
             if self.open_run:
                 found.note(f"line {self.open_run}: a run that was cut short")
+            if record.get("time") and (before := self.begun.setdefault(json.dumps(record), at)) != at:
+                found.refuse(at, f"the same run a second time (line {before}): it would count twice")
             self.launch, self.runs, self.open_run = self.launch + bool(self.runs), self.runs + 1, at
             self.where = _where(record)
         elif kind == "end":
@@ -153,8 +156,11 @@ def _sample(found: Found, at: int, record: dict[str, Any], launch: int, where: d
             n_samples=len(times), wrong=record.get("wrong"), launch=launch, call=_maybe(record.get("call")),
             sync=_maybe(record.get("sync")), segment_bytes=record.get("segment_bytes"),
             placement=where.get("placement"), crowded=where.get("crowded"),
+            device=device_of(_maybe(record.get("device")), record.get("transport")),
         )
     )  # fmt: skip
+    if where.get("size") not in (None, record["size"]):
+        found.refuse(at, f"{record['size']} ranks, but the run that it is of has {where['size']}")
 
 
 def _calibration(found: Found, at: int, record: dict[str, Any], launch: int, where: dict[str, Any]) -> None:
@@ -196,7 +202,7 @@ def _where(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_time(time: Any) -> bool:
-    return isinstance(time, (int, float)) and 0 <= time < 1e300
+    return isinstance(time, (int, float)) and not isinstance(time, bool) and 0 <= time < 1e300
 
 
 def _whole(value: Any) -> int:

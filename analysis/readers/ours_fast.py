@@ -15,7 +15,7 @@ import numpy as np
 
 from mpicoll.statistics import interval_ranks
 
-from ..samples import LARGEST
+from ..samples import LARGEST, device_of
 
 Columns = dict[str, list[Any]]
 
@@ -40,6 +40,7 @@ class _Sample(msgspec.Struct, tag_field="record", tag="sample", gc=False):
     high_us: float | None = None
     call: str | None = None
     sync: str | None = None
+    device: str | None = None
     transport: str | None = None
     skipped: None = None
 
@@ -47,7 +48,7 @@ class _Sample(msgspec.Struct, tag_field="record", tag="sample", gc=False):
 _decode = msgspec.json.Decoder(_Sample).decode_lines
 _REPEATED = ("collective", "library", "algorithm", "dtype", "op", "call", "sync")
 _OTHERS = ("nbytes", "size", "count", "in_place", "nodes", "wrong", "segment_bytes", "low_us", "high_us")
-_LEAST = {"nbytes": 1, "size": 2, "count": 0, "nodes": -LARGEST, "segment_bytes": -LARGEST}
+_LEAST = {"nbytes": 1, "size": 2, "count": 0, "nodes": 1, "segment_bytes": -LARGEST}
 
 
 def read_block(
@@ -68,13 +69,16 @@ def read_block(
         return None
     columns: Columns = {name: _shared(list(map(attrgetter(name), samples))) for name in _REPEATED}
     columns |= {name: list(map(attrgetter(name), samples)) for name in _OTHERS}
-    if any(columns["wrong"]) or not _right(columns, size):
+    if any(columns["wrong"]) or not _right(columns, {size, where.get("size")} - {None}):
         return None
     times = list(map(attrgetter("times_us"), samples))
     columns["line"] = list(range(at, at + n))
     columns["n_samples"] = list(map(len, times))
     columns |= {name: [value] * n for name, value in (("launch", launch), ("statistic", "median"))}
     columns |= {name: [where.get(name)] * n for name in ("placement", "crowded")}
+    devices = list(map(attrgetter("device"), samples))
+    plain = devices[0] in (None, "cpu") and devices.count(devices[0]) == n  # then no transport matters
+    columns["device"] = devices if plain else _shared([device_of(one.device, one.transport) for one in samples])
     return columns if _timed(columns, times) else None
 
 
@@ -86,15 +90,16 @@ def _shared(names: list[Any]) -> list[Any]:
     return list(map(kept.setdefault, names, names))
 
 
-def _right(columns: Columns, size: int | None) -> bool:
-    """Whether all figures are such as a row is taken with."""
-    if size is not None and set(columns["size"]) != {size}:
+def _right(columns: Columns, sizes: set[int | None]) -> bool:
+    """Whether all figures are such as a row is taken with; ``sizes``: what the run and the person say."""
+    if sizes and set(columns["size"]) != sizes:
         return False
     for name, least in _LEAST.items():
         known = [value for value in set(columns[name]) if value is not None]
         if known and not (min(known) >= least and max(known) < LARGEST):
             return False
-    return True
+    # Nodes of one run beside ranks of another are looked at one by one.
+    return max((nodes for nodes in set(columns["nodes"]) if nodes is not None), default=1) <= min(columns["size"])
 
 
 def _timed(columns: Columns, times: list[list[float]]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -15,6 +16,8 @@ _LABEL = re.compile(r"^(?:.{0,60}?\[\d+,\d+\]<std(?:out|err)>:|\s*\d+:\s(?=\s*[#
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 _UNITS = {"us": 1.0, "usec": 1.0, "usecs": 1.0, "microseconds": 1.0, "µs": 1.0, "ms": 1e3, "msec": 1e3}
 _UNITS |= {"milliseconds": 1e3, "s": 1e6, "sec": 1e6, "secs": 1e6, "seconds": 1e6, "ns": 1e-3, "nsec": 1e-3}
+SET = 3  # rows of one length whose figures have so many lengths are set in columns
+_FIGURE = re.compile(r"[-+.]?\d|[-+]?(inf|nan)", re.IGNORECASE)  # how what should be a figure begins
 WORDS = {"pass", "fail", "n/a", "-", "nan"}
 
 
@@ -70,7 +73,7 @@ class Table:
     line: int
     columns: list[str]
     rows: list[tuple[int, dict[str, str]]] = field(default_factory=list)
-    lengths: list[tuple[int, str]] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
     short: int | None = None
     facts: dict[str, Any] = field(default_factory=dict)
     failed: set[int] = field(default_factory=set)
@@ -78,10 +81,10 @@ class Table:
     def feed(self, found: Found, at: int, line: str) -> bool:
         """Take a line if it is a row: one that starts with a whole number. Text between rows is passed over."""
         tokens = line.split()
-        if not tokens or whole(tokens[0]) is None:
+        if not tokens or not tokens[0].isdecimal():
             return False
-        if not all(number(token) is not None or token.lower() in WORDS for token in tokens):
-            if len(tokens) > 1 and tokens[1][0].isdigit() and len(tokens) >= len(self.columns):
+        if whole(tokens[0]) is None or not all(number(t) is not None or t.lower() in WORDS for t in tokens):
+            if len(tokens) >= max(2, len(self.columns)) and _FIGURE.match(tokens[1]):
                 found.leave(at, "damaged row")
             return False
         if len(tokens) > len(self.columns):
@@ -92,7 +95,7 @@ class Table:
             self.short = at
             return False
         self.rows.append((at, dict(zip(self.columns, tokens))))
-        self.lengths.append((len(line.rstrip()), tokens[-1]))
+        self.lines.append(line.rstrip())
         return True
 
     def finish(self, found: Found, source: Source, last: int) -> None:
@@ -101,13 +104,25 @@ class Table:
             found.leave(self.short, "cut row")
         if self.rows and self._cut(self.rows[-1][0] == last and not source.ended):
             found.leave(self.rows.pop()[0], "cut row")
+            self.lines.pop()
+        if self.rows and (at := self._shifted()) is not None:
+            found.refuse(at, "a row out of line with its columns: a figure lost a digit?")
+
+    def _shifted(self) -> int | None:
+        """The first row whose last column ends before that of all the others, in a table that is set in columns."""
+        ends = Counter(map(len, self.lines))
+        usual, often = ends.most_common(1)[0]
+        figures = {sum(map(len, line.split())) for line in self.lines if len(line) == usual}
+        if len(figures) < SET or often < 0.8 * len(self.lines):
+            return None
+        return next((at for (at, _), line in zip(self.rows, self.lines) if len(line) < usual), None)
 
     def _cut(self, open_end: bool) -> bool:
-        (length, token), before = self.lengths[-1], self.lengths[-2:-1]
-        if not before:
+        if len(self.lines) < 2:
             return open_end
-        fewer = len(token.partition(".")[2]) < len(before[0][1].partition(".")[2])
-        return length < before[0][0] and (open_end or fewer)
+        before, line = self.lines[-2:]
+        decimals = [len(one.split()[-1].partition(".")[2]) for one in (line, before)]
+        return len(line) < len(before) and (open_end or decimals[0] < decimals[1])
 
 
 def once(found: Found, table: Table, key: str) -> None:

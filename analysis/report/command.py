@@ -16,7 +16,7 @@ import pandas as pd
 
 from ..curves import Curve, Curves, curves
 from ..facts import Facts, facts
-from ..load import files, load_file
+from ..load import files, load_file, not_over
 from ..progress import bar
 from ..samples import COLLECTIVES, Asked, Found, RefusedError, table
 from . import lines, maps
@@ -54,6 +54,7 @@ class Report:
 def run(options: argparse.Namespace) -> int:
     """Write the page and, with --png, its figures."""
     _writable(options)
+    not_over(options.output, options.runs)
     asked = Asked(options.size, options.collective, options.unit)
     names = files(options.runs)
     with bar() as show:
@@ -199,7 +200,7 @@ def _traffic(case: Case, by_size: Mapping[int, Series]) -> Drawn | None:
         for nbytes in reversed(sizes(by_size[size].values())):
             ours = [(p.time_us, n) for n, ps in by_size[size].items() if is_ours(n) for p in ps if p.nbytes == nbytes]
             if ours:
-                return maps.traffic(case, size, min(ours)[1], nbytes)
+                return maps.traffic(case, size, key(min(ours)[1]), nbytes)
     return None
 
 

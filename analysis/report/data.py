@@ -10,6 +10,7 @@ import pandas as pd
 
 MPI = "MPI call"
 BEST = "best MPI algorithm"
+STAGED = " (staged)"  # behind the name of what went through the host's memory
 NEAR = 0.05  # without intervals, two are told apart when they differ by more than this
 
 
@@ -20,9 +21,11 @@ class Case(NamedTuple):
     dtype: str
     op: str
     in_place: bool
+    device: str = "cpu"
 
     def __str__(self) -> str:
         words = [self.collective, self.dtype, "" if self.op == "none" else self.op, "in place" if self.in_place else ""]
+        words += ["" if self.device == "cpu" else f"on {self.device}"]
         return " ".join(word for word in words if word)
 
 
@@ -45,16 +48,17 @@ Series = dict[str, list[Point]]  # name -> points, ascending in bytes
 def split(table: pd.DataFrame) -> dict[Case, dict[int, Series]]:
     """Case -> number of ranks -> series. Rows without a number of ranks are under 0."""
     named = table.assign(
-        name=[_name(*row) for row in zip(table["library"], table["algorithm"], table["call"], table["kind"])],
+        name=[_name(*row) for row in zip(table["library"], table["algorithm"], table["call"], table["device"])],
         dtype=table["dtype"].fillna(""),
         op=table["op"].fillna(""),
         in_place=table["in_place"].fillna(False).astype(bool),
         size=table["size"].fillna(0).astype(int),
+        device=table["device"].fillna("cpu").str.partition(" ")[0],
     )
     found: dict[Case, dict[int, Series]] = {}
-    keys = ["collective", "dtype", "op", "in_place", "size", "name"]
-    for (collective, dtype, op, in_place, size, name), part in named.groupby(keys, sort=False):
-        case = Case(str(collective), str(dtype), str(op), bool(in_place))
+    keys = ["collective", "dtype", "op", "in_place", "device", "size", "name"]
+    for (collective, dtype, op, in_place, device, size, name), part in named.groupby(keys, sort=False):
+        case = Case(str(collective), str(dtype), str(op), bool(in_place), str(device))
         found.setdefault(case, {}).setdefault(int(size), {})[str(name)] = _points(part)
     for by_size in found.values():
         for series in by_size.values():
@@ -62,13 +66,13 @@ def split(table: pd.DataFrame) -> dict[Case, dict[int, Series]]:
     return {case: dict(sorted(by_size.items())) for case, by_size in found.items()}
 
 
-def _name(library: object, algorithm: object, call: object, kind: object) -> str:
+def _name(library: object, algorithm: object, call: object, device: object) -> str:
     """How a series is called; the library's call of our bench stands for all that a foreign file calls default."""
     library = "mpi" if pd.isna(library) else str(library)
     algorithm = "default" if pd.isna(algorithm) else str(algorithm)
     call = "" if pd.isna(call) else str(call)
     if library == "mpicoll":
-        return algorithm + (" (one-shot call)" if call == "call" else "")
+        return algorithm + (" (one-shot call)" if call == "call" else "") + STAGED * str(device).endswith(" staged")
     if algorithm == "default" and library == "mpi":
         return "MPI persistent" if call == "persistent" else MPI
     return library.upper() + ("" if algorithm == "default" else f" {algorithm}")
@@ -105,7 +109,7 @@ def _best_of_mpi(series: Series) -> None:
 
 def is_ours(name: str) -> bool:
     """Whether a series is one of our plans."""
-    return not is_theirs(name) and not name.endswith(" (one-shot call)")
+    return not is_theirs(name) and " (one-shot call)" not in name
 
 
 def is_theirs(name: str) -> bool:
@@ -116,7 +120,7 @@ def is_theirs(name: str) -> bool:
 def key(name: str) -> str:
     """How the fit calls a series. ValueError: no curve is drawn of a library's forced algorithms."""
     if is_ours(name):
-        return name
+        return name.removesuffix(STAGED)
     library, _, algorithm = name.partition(" ")
     if name == MPI or not algorithm:
         return f"{library.lower()}:default"
