@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from .garbage import unlooked
+
 COLLECTIVES = ("allreduce", "reduce_scatter", "allgather", "reduce", "bcast")
 REDUCING = ("allreduce", "reduce_scatter", "reduce")
 
@@ -71,7 +73,8 @@ class Schedule:
 
     def programs(self) -> list[Program]:
         """The rounds of all ranks."""
-        return [self.program(rank) for rank in range(self.size)]
+        with unlooked():
+            return [self.program(rank) for rank in range(self.size)]
 
     def outputs(self, rank: int) -> range:
         """The chunks that this rank must end with."""
