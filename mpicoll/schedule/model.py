@@ -71,10 +71,10 @@ class Schedule:
         """The rounds of one rank; cost O(its own messages)."""
         return list(self.rounds_of(rank))
 
+    @unlooked()
     def programs(self) -> list[Program]:
         """The rounds of all ranks."""
-        with unlooked():
-            return [self.program(rank) for rank in range(self.size)]
+        return [self.program(rank) for rank in range(self.size)]
 
     def outputs(self, rank: int) -> range:
         """The chunks that this rank must end with."""

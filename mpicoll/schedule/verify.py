@@ -52,14 +52,11 @@ class Report:
         return f"{what}: complete" + "".join(f", {name.replace('_', ' ')}" for name in held)
 
 
+@unlooked()
 def verify(schedule: Schedule) -> Report:
     """Prove a schedule; cost O(messages x chunks in them). Never raises for a wrong schedule: see ``errors``."""
-    with unlooked():
-        return _verify(schedule)
-
-
-def _verify(schedule: Schedule) -> Report:
-    report, programs = Report(schedule), schedule.programs()
+    report = Report(schedule)
+    programs = schedule.programs()
     lengths = sorted({len(program) for program in programs})
     if len(lengths) > 1:
         report.errors.append(f"programs differ in length: {lengths}")
