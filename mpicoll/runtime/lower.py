@@ -265,12 +265,10 @@ class _Lowering(Places):
 
     def _free(self, target: Slice) -> None:
         """Wait for the sends that still read what is about to be written."""
-        memory, start, stop = target  # Slice.meets, written out: a plan of many messages asks a million times
-        busy = [request for request, (m, a, b) in self.pending if m == memory and a < stop and start < b]
-        if busy:
-            for request in busy:
-                self._step(Wait(request))
-            self.pending = [one for one in self.pending if one[0] not in busy]
+        busy = [(r, at) for r, at in self.pending if at[0] == target[0] and at[1] < target[2] and target[1] < at[2]]
+        for one in busy:  # those that meet it, written out: a plan of many messages asks a million times
+            self._step(Wait(one[0]))
+            self.pending.remove(one)
 
     def _settle(self, while_waiting: bool = False) -> None:
         """Copy to its end what no message brings there; while the first ones travel, only what the program leaves."""
