@@ -36,6 +36,7 @@ export OMPI_MCA_rmaps_base_oversubscribe := 1
 unexport PYTHONDONTWRITEBYTECODE
 # Eight test ranks on two cores: those that wait must let the others run.
 test test-mpi4py: export OMPI_MCA_mpi_yield_when_idle := 1
+test test-mpi4py: export MPIR_CVAR_POLLS_BEFORE_YIELD := 1
 
 .PHONY: bench test test-mpi4py test-cluster cluster cluster-down study lint venv clean
 bench: $(VENV)/ready

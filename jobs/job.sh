@@ -129,7 +129,7 @@ facts() {
     facts nvidia-smi topo -m
     facts ucx_info -v
     facts ibstat
-    facts "$PYTHON" -m pip freeze
+    facts "$PYTHON" -c 'import importlib.metadata as m; print(*sorted(f"{d.name}=={d.version}" for d in m.distributions()), sep="\n")'
 } >"$DIR/log/facts-$tag.txt"
 
 # Start the ranks once, count them, and see where they are.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from functools import reduce as fold
 
 import numpy as np
@@ -27,10 +28,16 @@ def compose(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return (a * c % MODULUS) * MODULUS + (b * c + d) % MODULUS
 
 
+@lru_cache(maxsize=64)
 def values(rank: int, count: int) -> np.ndarray:
     """Maps that differ by rank and by place."""
     i = np.arange(count, dtype=np.int64)
     return (2 * ((i * 7919 + rank * 104729) % 5000) + 3) * MODULUS + (i * 31 + rank * 17 + 5) % MODULUS
+
+
+@lru_cache(maxsize=16)
+def reduced(size: int, count: int, ordered: bool) -> np.ndarray:
+    return fold(compose if ordered else np.add, [values(rank, count) for rank in range(size)])
 
 
 @dataclass(frozen=True)
@@ -74,14 +81,13 @@ class Call:
     def expected(self, rank: int) -> np.ndarray:
         """What this rank's recvbuf begins with in the end."""
         edges = self.edges()
-        vectors = [values(r, self.count) for r in range(self.size)]
         if self.collective == "bcast":
-            return vectors[self.root]
+            return values(self.root, self.count)
         if self.collective == "allgather":
-            return np.concatenate([v[edges[r] : edges[r + 1]] for r, v in enumerate(vectors)])
+            return np.concatenate([values(r, self.count)[edges[r] : edges[r + 1]] for r in range(self.size)])
         if self.collective == "reduce" and rank != self.root:
             return np.empty(0, np.int64)
-        result = fold(compose if self.ordered else np.add, vectors)
+        result = reduced(self.size, self.count, self.ordered)
         return result[edges[rank] : edges[rank + 1]] if self.collective == "reduce_scatter" else result
 
     def lowered(self, rank: int) -> tuple:

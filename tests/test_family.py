@@ -39,8 +39,14 @@ def test_most_patterns_are_under_forty_lines():
     assert len(short) > len(FILES) * 3 / 4
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("size", LARGE)
+def quick(name: str) -> bool:
+    """Whether a rank's rounds and messages grow slower than the ranks: else each proof at 256 ranks takes seconds."""
+    program = find("allreduce", name).schedule(64, nodes=tuple(rank // 4 for rank in range(64))).program(0)
+    return max(len(program), sum(len(one.sends) for one in program)) < 60
+
+
+# Rings, chains and what goes from each to each are proved at 255, and no power of two is a case of its own for them.
+@pytest.mark.parametrize(("name", "size"), [(n, size) for n in NAMES for size in LARGE if size < 256 or quick(n)])
 def test_large_sizes_are_proved(name, size):
     report = verify(find("allreduce", name).schedule(size, nodes=tuple(rank // 4 for rank in range(size))))
     assert report.ok, report

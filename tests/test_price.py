@@ -128,3 +128,14 @@ def test_a_message_too_many_on_one_rank_is_not_everyones():
 
     lopsided = Schedule("allreduce", "lopsided", 4, 1, rounds)
     assert price(lopsided, NET, N).seconds >= 3 * (NET.alpha + N * NET.beta)
+
+
+def test_as_many_messages_for_all_are_not_alike_where_two_meet_at_one_rank():
+    from mpicoll.schedule import Recv, Round, Schedule, Send
+
+    def rounds(rank):  # each has two neighbours, and in the first turn ranks 0 and 2 both send to rank 1
+        peers = ([1, 3], [0, 2])[rank % 2]
+        yield Round([Send(peer, [0]) for peer in peers], [Recv(peer, [0], reduce=True) for peer in peers])
+
+    crossed = Schedule("allreduce", "crossed", 4, 1, rounds)
+    assert price(crossed, NET, N).seconds >= 3 * (NET.alpha + N * NET.beta)

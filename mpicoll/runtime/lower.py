@@ -265,10 +265,10 @@ class _Lowering(Places):
 
     def _free(self, target: Slice) -> None:
         """Wait for the sends that still read what is about to be written."""
-        for request, at in self.pending:
-            if at.meets(target):
-                self._step(Wait(request))
-        self.pending = [(request, at) for request, at in self.pending if not at.meets(target)]
+        busy = [(r, at) for r, at in self.pending if at[0] == target[0] and at[1] < target[2] and target[1] < at[2]]
+        for one in busy:  # those that meet it, written out: a plan of many messages asks a million times
+            self._step(Wait(one[0]))
+            self.pending.remove(one)
 
     def _settle(self, while_waiting: bool = False) -> None:
         """Copy to its end what no message brings there; while the first ones travel, only what the program leaves."""

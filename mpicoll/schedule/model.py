@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from .garbage import unlooked
+
 COLLECTIVES = ("allreduce", "reduce_scatter", "allgather", "reduce", "bcast")
 REDUCING = ("allreduce", "reduce_scatter", "reduce")
 
@@ -69,6 +71,7 @@ class Schedule:
         """The rounds of one rank; cost O(its own messages)."""
         return list(self.rounds_of(rank))
 
+    @unlooked()
     def programs(self) -> list[Program]:
         """The rounds of all ranks."""
         return [self.program(rank) for rank in range(self.size)]

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from .garbage import unlooked
 from .model import Program, Round, Schedule
 
 
@@ -57,6 +58,7 @@ class Price(NamedTuple):
         }
 
 
+@unlooked()
 def price(
     schedule: Schedule,
     network: Network,
@@ -107,7 +109,7 @@ def shape(rank: int, step: Round, nodes: Sequence[int] | None) -> Shape:
 def alike(programs: Iterable[Iterable[Round]], size: int, nodes: Sequence[int] | None) -> list[Shape] | None:
     """The shapes of the rounds if they are every rank's, and the messages of a turn reach every rank once."""
     first: list[Shape] | None = None
-    reached: list[list[int]] = []  # for each round and turn the ranks that get a message, as bits
+    reached: list[list[bytearray]] = []  # for each round and turn which ranks get a message
     for rank, program in enumerate(programs):
         shapes = []
         for k, step in enumerate(program):
@@ -115,15 +117,13 @@ def alike(programs: Iterable[Iterable[Round]], size: int, nodes: Sequence[int] |
                 return None
             shapes.append(shape(rank, step, nodes))
             if first is None:
-                reached.append([0] * len(shapes[k].messages))
+                reached.append([bytearray(size) for _ in shapes[k].messages])
             elif shapes[k] != first[k]:
                 return None
-            bits = reached[k]
-            for turn, send in enumerate(step.sends if bits else ()):  # of local steps nobody is reached
-                bits[turn] |= 1 << send.peer
+            for marks, send in zip(reached[k], step.sends):  # of local steps nobody is reached
+                marks[send.peer] = 1
         first = first or shapes
-    everyone = (1 << size) - 1
-    return first if all(bits == everyone for turns in reached for bits in turns) else None
+    return first if all(all(marks) for turns in reached for marks in turns) else None
 
 
 def _lockstep(clock: Price, alike: Shape, each: float, network: Network) -> Price:

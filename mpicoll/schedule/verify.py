@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 
 from .cost import Counts, count
+from .garbage import unlooked
 from .model import REDUCING, Program, Schedule
 from .trees import Trees
 
@@ -51,6 +52,7 @@ class Report:
         return f"{what}: complete" + "".join(f", {name.replace('_', ' ')}" for name in held)
 
 
+@unlooked()
 def verify(schedule: Schedule) -> Report:
     """Prove a schedule; cost O(messages x chunks in them). Never raises for a wrong schedule: see ``errors``."""
     report = Report(schedule)

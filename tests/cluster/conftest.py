@@ -13,7 +13,7 @@ from real import STATE, Slurm, script
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "one_mpi: slow, and alike under both: run under Open MPI only")
+    config.addinivalue_line("markers", "one_mpi(name): slow, and alike under both: run under that one only")
 
     # ``timeout`` and CI end this program by a signal: what it started must go with it.
     def leave(*_: object) -> None:
@@ -23,10 +23,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if library() != "openmpi":
-        once = [item for item in items if item.get_closest_marker("one_mpi")]
-        config.hook.pytest_deselected(items=once)
-        items[:] = [item for item in items if item not in once]
+    once = [item for item in items if (mark := item.get_closest_marker("one_mpi")) and mark.args != (library(),)]
+    config.hook.pytest_deselected(items=once)
+    items[:] = [item for item in items if item not in once]
     for item in items:
         # By a signal: the way of a thread ends the program at once, and leaves the cluster.
         item.add_marker(pytest.mark.timeout(300, method="signal"))

@@ -24,7 +24,7 @@ def digest(array: np.ndarray) -> str:
     return sha256(array.tobytes()).hexdigest()
 
 
-@pytest.mark.parametrize("comm", [3, 5, 6, 7, 8], indirect=True)
+@pytest.mark.parametrize("comm", [3, 6, 7, 8], indirect=True)
 def test_all_ranks_get_the_same_bits_every_time(comm):
     for algorithm, dtype in [*product([*IDENTICAL, "auto"], ("f4",)), *product(KINDS, ("f2",))]:
         for count in (comm.size - 1, 1000):
@@ -45,13 +45,14 @@ def test_all_ranks_get_the_same_bits_every_time(comm):
 @pytest.mark.parametrize("comm", [4], indirect=True)
 def test_cancellation(comm):
     # Some orders give 0, some 1, some 2: every rank must have the same one (FIELD_REPORTS I1).
-    for algorithm, values in product(IDENTICAL, permutations(np.array([1e8, 1, -1e8, 1], "f4"))):
+    one_tree = {name for name in IDENTICAL if verify(find("allreduce", name).schedule(4)).same_tree}
+    for algorithm, values in product(IDENTICAL, sorted(set(permutations((1e8, 1.0, -1e8, 1.0))))):
         x = np.full(5, values[comm.rank], "f4")
         y = np.empty_like(x)
         mpicoll.allreduce(x, y, MPI.SUM, comm, algorithm=algorithm)
         told = comm.allgather(y.tobytes())
         assert told == [told[0]] * 4, algorithm
-        if verify(find("allreduce", algorithm).schedule(4)).same_tree:
+        if algorithm in one_tree:
             assert len(set(y)) == 1, "one tree for all chunks, and so one result for equal inputs"
 
 

@@ -49,7 +49,7 @@ def test_pipelines_and_parameters(comm):
     for count in counts(comm.size):
         for in_place in (False, True):
             call = Call(comm, "allreduce", count, in_place=in_place)
-            for name in FLAT:
+            for name in FLAT[in_place::2] if count < 2 else FLAT:
                 call.planned(name, turns=(0, 1))
 
 
