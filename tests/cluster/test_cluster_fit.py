@@ -11,7 +11,7 @@ from real import right, script
 # Links this slow hide the machine's noise: the one test that may look at time.
 RATES = (200, 100)  # Mbit/s
 SWEEP = (
-    *("sweep", "--nodes", "4", "--repeats", "1", "--", "-b", "32K", "-e", "2M", "-f", "4", "-n", "4", "-w", "1"),
+    *("sweep", "--nodes", "4", "--repeats", "1", "--", "-b", "64K", "-e", "4M", "-f", "4", "-n", "4", "-w", "1"),
     *("--algorithms", "ring,torus,rabenseifner", "--baselines", "none"),
 )
 

@@ -10,7 +10,7 @@ FEW = (*SMALL, "--algorithms", "ring,recursive_doubling", "--baselines", "defaul
 
 
 def test_check(slurm):
-    job = slurm.run("check", "--nodes", "4", "--seconds", "4", "--", "-e", "64K", "-f", "16")
+    job = slurm.run("check", "--nodes", "4", "--seconds", "10", "--", "-e", "64K", "-f", "16")
     assert job.state == "COMPLETED", job.said
     assert "1 of 1 launches on 8 ranks, 4 nodes" in job.said
     (path,) = job.folder.glob("*.jsonl")
