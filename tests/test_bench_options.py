@@ -80,7 +80,8 @@ def test_help_and_errors_start_no_mpi_and_one_rank_speaks(argv):
         done = subprocess.run(
             [sys.executable, "-c", code, *argv], capture_output=True, text=True, env={"PMI_RANK": rank}, check=False
         )
-        assert done.returncode == (0 if argv == ["--help"] else 2), done.stderr
+        # The one that speaks fails: a launcher may end all ranks at the first that does, before another has spoken.
+        assert done.returncode == (2 if argv != ["--help"] and speaks else 0), done.stderr
         assert bool(done.stdout + done.stderr) is speaks
 
 
