@@ -176,7 +176,8 @@ def test_what_one_shot_calls_share_is_held_once(comm):
 
 @some
 def test_the_cache_is_bounded_and_what_was_evicted_works(comm):
-    arrays = [np.empty(i + 1) for i in range(CACHED_PLANS + 20)]
+    # The longest first: scratch that is outgrown takes the cached plans with it.
+    arrays = [np.empty(count) for count in range(CACHED_PLANS + 20, 0, -1)]
     for again in (arrays, arrays[:40]):  # in order of use, so that those of the second turn were all evicted
         for x in again:
             x[:] = comm.rank + 1
