@@ -61,16 +61,23 @@ esac
 read -r -a flags <<<"$LAUNCH_FLAGS"
 launcher+=("${flags[@]}")
 
-# The time limit comes: the ranks get SIGTERM and close their run file, and no launch follows. srun itself answers
-# SIGTERM by killing its ranks at once, so they are told by scancel, which leaves this script alone.
-ended='' child=''
+# The time limit comes: the ranks get a signal and close their run file, and no launch follows. Launchers answer SIGTERM
+# by killing their ranks at once, Open MPI's after a fifth of a second: so srun's ranks are told by scancel, which leaves
+# this script alone, and those of others by SIGUSR1, which is handed on. timeout, in whose group they are, ignores it.
+TELL_LIMIT=10 # seconds
+ended='' child='' teller=''
+trap '' USR1
 end() {
     ended=1
     echo "$name: SIGTERM, near the time limit or by scancel: the ranks are told to end" >&2
     [ -n "$child" ] || return 0
     case ${launcher[0]##*/} in
         srun) scancel --signal=TERM "$SLURM_JOB_ID" || kill -TERM "$child" ;;
-        *) kill -TERM "$child" ;;
+        *)
+            kill -USR1 -- "-$child"
+            { sleep $TELL_LIMIT && kill -TERM "$child"; } &
+            teller=$!
+            ;;
     esac
 }
 trap end TERM
@@ -106,7 +113,7 @@ launch() {
         wait "$child" || status=$?
     done
     child=''
-    kill "$watcher" 2>/dev/null || true
+    kill "$watcher" ${teller:+"$teller"} 2>/dev/null || true
 }
 
 # facts NAME COMMAND...: what a command says of this machine, where there is such a command.

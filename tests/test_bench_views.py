@@ -194,7 +194,7 @@ def test_a_name_is_never_taken_twice(tmp_path, monkeypatch):
     assert named(str(tmp_path / "a.jsonl"), 4) == str(tmp_path / "a.jsonl")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1], ids=lambda number: number.name)
 def test_a_run_that_is_stopped_keeps_its_rows(number, tmp_path):
     path = tmp_path / "run.jsonl"
     command = [shutil.which("mpirun"), "-n", "2", sys.executable, *BENCH, "-e", "1M", "-n", "100000", "-J", str(path)]

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT: the run file gets its last line, whatever the main thread is waiting for.
+"""SIGTERM, SIGINT and SIGUSR1: the run file gets its last line, whatever the main thread is waiting for.
 
 A rank that waits inside MPI runs no Python handler. The C handler of Python, however, writes to a pipe at once, on
 whichever thread the signal came, and a thread of ours reads it.
@@ -14,7 +14,7 @@ import time
 
 from .record import Record
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)  # the last is one that mpirun hands on and lives through
 GRACE_S = 0.5  # other ranks leave after rank 0, so that the launcher does not kill it in the middle of the line
 
 

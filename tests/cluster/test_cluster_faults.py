@@ -71,7 +71,7 @@ def test_a_bench_that_srun_started_alone_refuses(slurm, mpi):
 @pytest.mark.one_mpi("openmpi")  # Slurm counts in minutes
 def test_the_time_limit_ends_a_job_cleanly(slurm):
     job = slurm.run("sweep", "--nodes", "4", "-t", "2", "--repeats", "2", *LONG, "-e", "8M", MPICOLL_RESERVE="30")
-    assert kept(job)[-1] == {"record": "end", "complete": False, "reason": "SIGTERM"}
+    assert kept(job)[-1] == {"record": "end", "complete": False, "reason": "SIGUSR1"}
     assert "near the time limit" in job.said
     assert "0 of 2 launches on 8 ranks" in job.said
     assert job.state == "FAILED"
@@ -86,7 +86,8 @@ def test_a_job_that_is_told_to_end_ends_cleanly(slurm, mpi, launch):
     slurm.until(number, "-p8")
     slurm.call("scancel", "--batch", "--signal=TERM", number)
     job = slurm.wait(number)[0]
-    assert kept(job)[-1] == {"record": "end", "complete": False, "reason": "SIGTERM"}
+    reason = "SIGTERM" if "srun" in launch else "SIGUSR1"
+    assert kept(job)[-1] == {"record": "end", "complete": False, "reason": reason}
     assert "0 of 2 launches on 8 ranks" in job.said
     assert "a wrong result" not in job.said
     gone(job)
