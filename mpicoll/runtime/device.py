@@ -26,6 +26,7 @@ from .steps import MIRRORS, RECVBUF, SCRATCH, SENDBUF, WORK, Copy, Enter, Final,
 from .transport import Decision
 
 ALIGNMENT = 512
+NOT_READY = 600  # cudaErrorNotReady
 
 
 class Lane:
@@ -176,6 +177,14 @@ def _mirrored(steps: Sequence[Step]) -> dict[int, int]:
     return extents
 
 
+def _through(event: Any) -> bool:
+    """Whether the device has come to an event. RuntimeError: it never will."""
+    status = cupy().cuda.runtime.eventQuery(event.ptr)
+    if status not in (0, NOT_READY):
+        event.synchronize()  # which says what it is
+    return bool(status == 0)
+
+
 class _DeviceBinder(Binder):
     def __init__(self, comm: MPI.Intracomm, operation: Operation | None, tag: int, where: DevicePlace) -> None:
         super().__init__(comm, operation, tag)
@@ -188,7 +197,7 @@ class _DeviceBinder(Binder):
             calls.append(self.lane.enter)
         elif isinstance(step, Sync):
             event = self.awaited[step.step]
-            tests[len(calls)] = lambda: event.done
+            tests[len(calls)] = partial(_through, event)
             calls.append(event.synchronize)
 
     def after(self, number: int, calls: list[Call]) -> None:

@@ -17,6 +17,23 @@ pytestmark = pytest.mark.mpi
 double = pytest.mark.skipif(cupy.__version__ != "0+double", reason="PyTorch is a stand-in on the test double's streams")
 
 
+@double
+@pytest.mark.parametrize("comm", [1], indirect=True)
+def test_a_device_that_fails_is_not_waited_for(comm, monkeypatch):
+    def failed(*_):
+        raise cupy.cuda.runtime.CUDARuntimeError("cudaErrorIllegalAddress: an illegal memory access was encountered")
+
+    plan = DeviceCall(comm, "allreduce", 1000).plan("ring")
+    plan.start()
+    monkeypatch.setattr(cupy.cuda.runtime, "eventQuery", lambda _: 700)
+    monkeypatch.setattr(cupy.cuda.Event, "synchronize", failed)
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        plan.test()
+    monkeypatch.undo()
+    plan.wait()
+    plan.free()
+
+
 @pytest.mark.parametrize("comm", [2, 4], indirect=True)
 def test_plans_that_are_under_way_together(comm):
     calls = [DeviceCall(comm, "allreduce", 5000 + i) for i in range(3)]

@@ -35,6 +35,11 @@ def eventRecord(event: int, stream: int) -> None:
     events[event].record(stream_at(stream))
 
 
+def eventQuery(event: int) -> int:
+    """0, cudaErrorNotReady, or what has gone wrong, which is handed on and not raised."""
+    return 0 if events[event].done else 600
+
+
 def streamWaitEvent(stream: int, event: int, flags: int = 0) -> None:
     stream_at(stream).wait_event(events[event])
 
