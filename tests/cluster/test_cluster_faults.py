@@ -39,7 +39,11 @@ def gone(job) -> None:
 
 def test_the_right_srun(slurm, mpi):
     launch = {"mpich": "srun --mpi=pmi2", "openmpi": "srun --mpi=pmix"}[mpi]
-    job = slurm.run("check", "--nodes", "4", "--seconds", "2", *FEW, MPICOLL_LAUNCH=launch)
+    for _ in range(3):
+        job = slurm.run("check", "--nodes", "4", "--seconds", "2", *FEW, MPICOLL_LAUNCH=launch)
+        # Open MPI 5.0.11 may crash in its own MPI_Init, when a message comes from a rank that is out of it already.
+        if "ompi_mpi_init" not in job.said:
+            break
     assert job.state == "COMPLETED", job.said
     (path,) = job.folder.glob("*.jsonl")
     right(path)
