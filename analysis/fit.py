@@ -111,9 +111,9 @@ def fit_table(
 
 def _of_known(rows: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
     """The rows of algorithms that there are, on ranks that they take. ValueError: there is no other."""
-    keys = ["collective", "algorithm", "size", "nodes"]
+    keys = ["collective", "algorithm", "size"]
     keep, why = np.ones(len(rows), bool), ""
-    for (collective, name, size, _), places in rows.groupby(keys, dropna=False).indices.items():
+    for (collective, name, size), places in rows.groupby(keys, dropna=False).indices.items():
         try:
             find(str(collective), str(name)).schedule(int(size))
         except ValueError as error:
@@ -178,7 +178,7 @@ def _alone(cells: Cells, parameters: tuple[Parameter, ...]) -> list[str]:
 def _contradicting(cells: Cells) -> list[str]:
     """Launches that are not of one machine: far from the median of all, cell by cell."""
     said = []
-    for i, ratios in enumerate((cells.ratios(cells.seconds)).T if cells.by_launch is not None else ()):
+    for i, ratios in enumerate(cells.ratios(cells.seconds).T if cells.by_launch is not None else ()):
         both = ratios[np.isfinite(ratios) & (cells.frame["launches"] > 1).to_numpy()]
         off = float(np.median(both)) if len(both) else 1.0
         if not 1 / APART < off < APART:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import codecs
 import filecmp
-import gc
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pandas as pd
+
+from mpicoll.schedule.garbage import unlooked
 
 from .readers import csv, imb, nccl, nccl_json, osu, ours
 from .readers.nccl import BARE_ROW
@@ -79,16 +80,12 @@ def load_file(name: str, asked: Asked = Asked()) -> Found:  # noqa: B008
     if b"\0" in raw:
         raise RefusedError(name, None, "not text (compressed, or UTF-16?)")
     source = Source(name, raw.removeprefix(codecs.BOM_UTF8))
-    looks = gc.isenabled()
-    gc.disable()  # millions of rows hold no cycle: to look for one among them would take half the time
     try:
-        return _reader(source)(source, asked)
+        with unlooked():  # millions of rows hold no cycle
+            return _reader(source)(source, asked)
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
         # No reader should come here; a file that is broken in a way none foresaw is refused all the same.
         raise RefusedError(name, None, f"not understood: {type(error).__name__}: {error}".splitlines()[0]) from error
-    finally:
-        if looks:
-            gc.enable()
 
 
 def load(runs: Iterable[str], asked: Asked = Asked()) -> pd.DataFrame:  # noqa: B008

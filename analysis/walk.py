@@ -19,7 +19,7 @@ from mpicoll.schedule.price import alike, in_turn
 # Columns of a count: messages and bytes of (outside, inside) x (short, long), then bytes reduced, then rounds.
 MESSAGES, BYTES, REDUCED, ROUNDS = slice(0, 8, 2), slice(1, 8, 2), 8, 9
 COUNTS = 10
-MOST = 1 << 15  # ranks; a ring of so many takes a minute
+MOST = 1 << 15  # ranks; to look at a ring of so many takes some ten seconds
 KEPT = 512  # schedules looked at that are kept
 
 

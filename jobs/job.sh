@@ -74,7 +74,7 @@ end() {
     case ${launcher[0]##*/} in
         srun) scancel --signal=TERM "$SLURM_JOB_ID" || kill -TERM "$child" ;;
         *)
-            kill -USR1 -- "-$child"
+            kill -USR1 -- "-$child" || true # it may be ending, or just begun
             { sleep $TELL_LIMIT && kill -TERM "$child"; } &
             teller=$!
             ;;
