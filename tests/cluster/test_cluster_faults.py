@@ -39,11 +39,7 @@ def gone(job) -> None:
 
 def test_the_right_srun(slurm, mpi):
     launch = {"mpich": "srun --mpi=pmi2", "openmpi": "srun --mpi=pmix"}[mpi]
-    for _ in range(3):
-        job = slurm.run("check", "--nodes", "4", "--seconds", "2", *FEW, MPICOLL_LAUNCH=launch)
-        # Open MPI 5.0.11 may crash in its own MPI_Init, when a message comes from a rank that is out of it already.
-        if "ompi_mpi_init" not in job.said:
-            break
+    job = slurm.run("check", "--nodes", "4", "--seconds", "2", *FEW, MPICOLL_LAUNCH=launch)
     assert job.state == "COMPLETED", job.said
     (path,) = job.folder.glob("*.jsonl")
     right(path)
@@ -86,8 +82,7 @@ def test_the_time_limit_ends_a_job_cleanly(slurm):
 def test_a_job_that_is_told_to_end_ends_cleanly(slurm, mpi, launch):
     if launch == "srun":
         launch = {"mpich": "srun --mpi=pmi2", "openmpi": "srun --mpi=pmix"}[mpi]
-    (number,) = slurm.submit("sweep", "--nodes", "4", "--repeats", "2", *LONG, MPICOLL_LAUNCH=launch)
-    slurm.until(number, "-p8")
+    number = slurm.start("sweep", "--nodes", "4", "--repeats", "2", *LONG, MPICOLL_LAUNCH=launch)
     slurm.call("scancel", "--batch", "--signal=TERM", number)
     job = slurm.wait(number)[0]
     reason = "SIGTERM" if "srun" in launch else "SIGUSR1"
@@ -99,8 +94,7 @@ def test_a_job_that_is_told_to_end_ends_cleanly(slurm, mpi, launch):
 
 @pytest.mark.parametrize("words", [(), ("--full", "--signal=KILL")], ids=["cancelled", "killed"])
 def test_a_job_that_is_ended_by_force_keeps_its_rows(slurm, words):
-    (number,) = slurm.submit("sweep", "--nodes", "4", "--repeats", "2", *LONG)
-    slurm.until(number, "-p8")
+    number = slurm.start("sweep", "--nodes", "4", "--repeats", "2", *LONG)
     slurm.call("scancel", *words, number)
     job = slurm.wait(number)[0]
     assert job.state in ("CANCELLED", "FAILED")
@@ -138,8 +132,7 @@ def test_a_node_is_drained_in_the_middle(slurm):
 
 
 def test_a_node_that_fails_leaves_the_rows(slurm):
-    (number,) = slurm.submit("sweep", "--nodes", "4", "--repeats", "2", *LONG)
-    slurm.until(number, "-p8")
+    number = slurm.start("sweep", "--nodes", "4", "--repeats", "2", *LONG)
     slurm.call("scontrol", "update", "NodeName=h3", "State=DOWN", "Reason=test")
     job = slurm.wait(number)[0]
     assert job.state == "NODE_FAIL"
