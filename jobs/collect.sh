@@ -4,8 +4,8 @@ name="mpicoll collect"
 # shellcheck source=common.sh
 . "$ROOT/jobs/common.sh"
 cd "$ROOT" || exit 2
-shopt -s nullglob
 load_modules
+shopt -s nullglob
 
 missing=0
 for nodes in "${NODE_COUNTS[@]}"; do

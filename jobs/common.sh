@@ -7,6 +7,11 @@ stop() {
     exit "${2:-2}"
 }
 
+# words NAME TEXT: sets the array NAME to the words of a text, of all its lines; * stays *.
+words() {
+    read -r -d '' -a "$1" <<<"$2" || true # it read to the end
+}
+
 # has_cuda PYTHON: whether this version of the bench knows buffers on a device.
 has_cuda() {
     local help

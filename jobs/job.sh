@@ -3,17 +3,15 @@
 name="mpicoll job"
 # shellcheck source=common.sh
 . "$ROOT/jobs/common.sh"
-shopt -s nullglob
-set -o noclobber # a result that is there is never written over
 cd "$ROOT" || exit 2
 
 [ -n "${SLURM_JOB_ID:-}" ] || stop "no SLURM_JOB_ID: this runs inside a job; submit it by jobs/submit.sh"
 [ -d "$DIR" ] || stop "no directory $DIR on this node: the clone must be on a file system that all nodes share"
-tag=$SLURM_JOB_ID nodes=$NODES
-if [ "$AS" = array ]; then # the index is the number of nodes to use
-    nodes=${SLURM_ARRAY_TASK_ID:?} tag=${SLURM_ARRAY_JOB_ID:?}_$nodes
+job=$SLURM_JOB_ID nodes=$NODES
+if [ "$AS" = array ]; then # the index is the number of nodes to use; the job number of one task is that of all
+    nodes=${SLURM_ARRAY_TASK_ID:?} job=${SLURM_ARRAY_JOB_ID:?}_$nodes
 fi
-p=$((nodes * RANKS_PER_NODE)) tag=$tag-p$p
+p=$((nodes * RANKS_PER_NODE)) tag=$job-p$((nodes * RANKS_PER_NODE))
 
 # What came is what was asked for.
 asked=$((NODES * RANKS_PER_NODE))
@@ -23,6 +21,8 @@ asked=$((NODES * RANKS_PER_NODE))
     stop "$SLURM_NTASKS ranks are allowed, $asked were asked for: Slurm changed the request; see scontrol show job $SLURM_JOB_ID"
 
 load_modules
+shopt -s nullglob # after the modules: their functions are not made for it
+set -o noclobber  # a result that is there is never written over
 # Open MPI's mpirun, 5 and 4: so many ranks a node, whatever the submitting shell was set to. Its own default fills the
 # first node when more ranks than cores are allowed.
 policy=ppr:$RANKS_PER_NODE:node
@@ -33,21 +33,20 @@ for pair in "${EXPORTS[@]}"; do
     export "$pair"
 done
 export MPICOLL_NIC="$NIC" MPICOLL_HIDE_GPUS="$HIDE_GPUS"
-if [ "$CORES_PER_RANK" -gt 0 ]; then
-    export SRUN_CPUS_PER_TASK="$CORES_PER_RANK" # since 22.05 srun does not take it from the job
-fi
+unset SLURM_EXPORT_ENV # set by sbatch --export=NONE: srun would hand none of this to the ranks
 [ -x "$(command -v "$PYTHON")" ] || stop "no $PYTHON on this node: make venv MPI=system, or --python PATH"
 case $PYTHON in */*) PATH=${PYTHON%/*}:$PATH ;; esac # the launcher beside it is of the same MPI
 
 if [ "$KIND" = gpu ]; then
     has_cuda "$PYTHON" || stop "this version has no device buffers (--device cuda): kind gpu can not run"
 fi
-read -r -a launcher <<<"$LAUNCH"
+words launcher "$LAUNCH"
 command -v "${launcher[0]}" >/dev/null || stop "no ${launcher[0]} on PATH: set MPICOLL_LAUNCH, MPICOLL_MODULES or --python"
 
 case ${launcher[0]##*/} in
     srun)
         launcher+=(--nodes="$nodes" --ntasks="$p" --ntasks-per-node="$RANKS_PER_NODE")
+        # Since 22.05 srun does not take it from the job.
         [ "$CORES_PER_RANK" -eq 0 ] || launcher+=(--cpus-per-task="$CORES_PER_RANK")
         [ -z "$CPU_BIND" ] || launcher+=(--cpu-bind="$CPU_BIND")
         [ -z "$GPU_BIND" ] || launcher+=(--gpu-bind="$GPU_BIND")
@@ -55,10 +54,11 @@ case ${launcher[0]##*/} in
         ;;
     *)
         launcher+=(-n "$p")
-        unset SLURM_NTASKS_PER_NODE # mpirun starts a daemon a node by srun, which would warn of it
+        # mpirun starts one daemon a node by srun: it has all cores, not those of one rank, and no warning.
+        unset SLURM_NTASKS_PER_NODE SRUN_CPUS_PER_TASK
         ;;
 esac
-read -r -a flags <<<"$LAUNCH_FLAGS"
+words flags "$LAUNCH_FLAGS"
 launcher+=("${flags[@]}")
 
 # The time limit comes: the ranks get a signal and close their run file, and no launch follows. Launchers answer SIGTERM
@@ -72,7 +72,7 @@ end() {
     echo "$name: SIGTERM, near the time limit or by scancel: the ranks are told to end" >&2
     [ -n "$child" ] || return 0
     case ${launcher[0]##*/} in
-        srun) scancel --signal=TERM "$SLURM_JOB_ID" || kill -TERM "$child" ;;
+        srun) scancel --signal=TERM "$job" || kill -TERM "$child" ;;
         *)
             kill -USR1 -- "-$child" || true # it may be ending, or just begun
             { sleep $TELL_LIMIT && kill -TERM "$child"; } &
@@ -128,7 +128,7 @@ facts() {
         printf '\n## module -t list\n'
         module -t list 2>&1 || true
     fi
-    facts scontrol show job "$SLURM_JOB_ID"
+    facts scontrol show job "$job"
     case ${launcher[0]##*/} in srun | mpirun | mpiexec) facts "${launcher[0]}" --version ;; esac
     facts lscpu
     facts numactl -H

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# shellcheck disable=SC2015 # in "a && b || stop" both are meant to stop
+# shellcheck disable=SC2015,SC2154 # in "a && b || stop" both are meant to stop; number and words set by name
 # Submit the bench to Slurm:
 #
 #   jobs/submit.sh SITE KIND [options] [-- options of the bench]
@@ -24,21 +24,22 @@
 # All of these, and the rest of a site's values, are variables too: jobs/README.md has the table.
 set -euo pipefail
 name=submit.sh
+unset CDPATH # cd would look there, and print where it went
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=common.sh
 . "$ROOT/jobs/common.sh"
 
-RESERVE_S=${MPICOLL_RESERVE:-90}  # before the time limit, for the ranks to end
-LAUNCH_EXTRA_S=60                 # start, calibration and checks of a launch, besides its seconds
-STAY_LIMIT_S=30                   # for a launcher to end after its run file was closed
-START_LIMIT_S=300                 # for the first start, which counts the ranks
+LAUNCH_EXTRA_S=60 # start, calibration and checks of a launch, besides its seconds
+STAY_LIMIT_S=30   # for a launcher to end after its run file was closed
+START_LIMIT_S=300 # for the first start, which counts the ranks
 
 usage() { sed -n '3,/^set /s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; }
 
-# number WHAT VALUE LEAST MOST
+# number NAME WHAT VALUE LEAST MOST: sets NAME; 08 is 8, which a shell would take for octal.
 number() {
-    [[ $2 =~ ^[0-9]{1,9}$ ]] && [ "$((10#$2))" -ge "$3" ] && [ "$((10#$2))" -le "$4" ] ||
-        stop "$1 $2: give a whole number from $3 to $4"
+    [[ $3 =~ ^[0-9]{1,9}$ ]] && [ "$((10#$3))" -ge "$4" ] && [ "$((10#$3))" -le "$5" ] ||
+        stop "$2 $3: give a whole number from $4 to $5"
+    printf -v "$1" %d "$((10#$3))"
 }
 
 # seconds LIMIT: of a time limit as sbatch reads it.
@@ -63,6 +64,7 @@ quoted() {
 }
 
 site='' kind='' dry='' as='' bench=() given=()
+declare -A option=()
 while [ $# -gt 0 ]; do
     case $1 in
         --) shift; bench=("$@"); break ;;
@@ -92,7 +94,7 @@ while [ $# -gt 0 ]; do
             ;;
     esac
     [ $# -ge 2 ] && [ -n "$2" ] && [[ $2 != -* ]] || stop "$1: give a value"
-    printf -v "$to" %s "$2"
+    option[$to]=$2
     shift 2
 done
 
@@ -104,15 +106,17 @@ sites=$(cd "$ROOT/jobs/sites" && printf '%s\n' *.env | sed 's/\.env$//' | paste 
 case $kind in sweep | scaling | gpu | check) ;; *) stop "unknown kind $kind: one of sweep, scaling, gpu, check" ;; esac
 [ ${#given[@]} -eq 0 ] || stop "${given[0]}: more than a site and a kind; the bench's own options go after --"
 
-# What a site file does not set.
 # shellcheck source=sites/generic.env
 . "$ROOT/jobs/sites/$site.env"
+for to in "${!option[@]}"; do printf -v "$to" %s "${option[$to]}"; done # they win, however the file sets its values
+# What is not set yet.
 : "${MPICOLL_ACCOUNT:=}" "${MPICOLL_PARTITION:=}" "${MPICOLL_QOS:=}" "${MPICOLL_CONSTRAINT:=}" "${MPICOLL_TIME:=}"
 : "${MPICOLL_ACCOUNT_NEEDED:=0}" "${MPICOLL_SBATCH_FLAGS=--exclusive}" "${MPICOLL_GPU_REQUEST:=}" "${MPICOLL_GPU_BIND:=}"
 : "${MPICOLL_LAUNCH:=mpirun}" "${MPICOLL_LAUNCH_FLAGS:=}" "${MPICOLL_MODULES:=}" "${MPICOLL_NIC:=auto}"
 : "${MPICOLL_RANKS_PER_NODE:=2}" "${MPICOLL_CORES_PER_RANK:=0}" "${MPICOLL_GPUS_PER_NODE:=0}" "${MPICOLL_CPU_BIND:=}"
 : "${MPICOLL_HIDE_GPUS:=0}" "${MPICOLL_EXPORT:=}" "${MPICOLL_EXPORT_GPU:=}" "${MPICOLL_NO_GPU:=}"
-: "${MPICOLL_PYTHON:=$ROOT/.venv-system/bin/python}"
+: "${MPICOLL_RESERVE:=90}" "${MPICOLL_PYTHON:=$ROOT/.venv-system/bin/python}"
+case $MPICOLL_PYTHON in /*) ;; */*) MPICOLL_PYTHON=$PWD/$MPICOLL_PYTHON ;; esac # jobs run in $ROOT
 
 case $kind in
     sweep) repeats=5 each=300 nodes=2 options=(-b 8 -e 256M --algorithms all --baselines all) ;;
@@ -120,15 +124,14 @@ case $kind in
     gpu) repeats=5 each=300 nodes=2 options=(--device cuda -b 8 -e 256M --algorithms all) ;;
     check) repeats=1 each=120 nodes=2 options=(-b 8 -e 16M) ;;
 esac
-repeats=${MPICOLL_REPEATS:-$repeats} each=${MPICOLL_SECONDS:-$each} nodes=${MPICOLL_NODES:-$nodes}
-ranks=$MPICOLL_RANKS_PER_NODE cores=$MPICOLL_CORES_PER_RANK gpus=$MPICOLL_GPUS_PER_NODE
-
-number --repeats "$repeats" 1 1000
-number MPICOLL_RESERVE "$RESERVE_S" 5 3600
-number --seconds "$each" 1 86400
-number --ranks-per-node "$ranks" 1 1024
-number --cores-per-rank "$cores" 0 1024
-number --gpus-per-node "$gpus" 0 64
+nodes=${MPICOLL_NODES:-$nodes}
+number repeats --repeats "${MPICOLL_REPEATS:-$repeats}" 1 1000
+number reserve MPICOLL_RESERVE "$MPICOLL_RESERVE" 5 3600
+number each --seconds "${MPICOLL_SECONDS:-$each}" 1 86400
+number ranks --ranks-per-node "$MPICOLL_RANKS_PER_NODE" 1 1024
+number cores --cores-per-rank "$MPICOLL_CORES_PER_RANK" 0 1024
+number gpus --gpus-per-node "$MPICOLL_GPUS_PER_NODE" 0 64
+number hide MPICOLL_HIDE_GPUS "$MPICOLL_HIDE_GPUS" 0 1
 if [ "$kind" = scaling ]; then
     case ${as:=chain} in chain | array) ;; *) stop "--as $as: chain or array" ;; esac
     [[ $nodes =~ ^[0-9]+(,[0-9]+)*$ ]] || stop "--nodes $nodes: give a list such as 2,4,8"
@@ -139,8 +142,7 @@ fi
 IFS=, read -r -a list <<<"$nodes"
 most=0
 for i in "${!list[@]}"; do
-    number --nodes "${list[i]}" 1 100000
-    list[i]=$((10#${list[i]}))
+    number "list[i]" --nodes "${list[i]}" 1 100000
     [ "${list[i]}" -gt "$most" ] || stop "--nodes $nodes: give the numbers in rising order, each once"
     most=${list[i]}
 done
@@ -150,13 +152,19 @@ if [ "$kind" = gpu ]; then
     ranks=$gpus
 fi
 [ $((list[0] * ranks)) -gt 1 ] || stop "one rank has no peer: give more --nodes or --ranks-per-node"
-[ "$MPICOLL_ACCOUNT_NEEDED" = 0 ] || [ -n "$MPICOLL_ACCOUNT" ] ||
+[ "$MPICOLL_ACCOUNT_NEEDED" = 0 ] || [ -n "$MPICOLL_ACCOUNT${SBATCH_ACCOUNT:-}" ] ||
     stop "$site: no account: give --account NAME, or set MPICOLL_ACCOUNT"
 
-needed=$((START_LIMIT_S + repeats * (each + LAUNCH_EXTRA_S) + RESERVE_S))
-limit=${MPICOLL_TIME:-$((START_LIMIT_S / 60 + (repeats * (2 * each + LAUNCH_EXTRA_S) + RESERVE_S + 59) / 60))}
+[ "$kind" = gpu ] || MPICOLL_EXPORT_GPU=''
+words exports "$MPICOLL_EXPORT $MPICOLL_EXPORT_GPU"
+for pair in "${exports[@]}"; do
+    [[ $pair =~ ^[A-Za-z_][A-Za-z0-9_]*= ]] || stop "MPICOLL_EXPORT: $pair is not NAME=VALUE (a value has no spaces)"
+done
+
+needed=$((START_LIMIT_S + repeats * (each + LAUNCH_EXTRA_S) + reserve))
+limit=${MPICOLL_TIME:-$((START_LIMIT_S / 60 + (repeats * (2 * each + LAUNCH_EXTRA_S) + reserve + 59) / 60))}
 limit_s=$(seconds "$limit")
-least=$((repeats * each + LAUNCH_EXTRA_S + RESERVE_S))
+least=$((repeats * each + LAUNCH_EXTRA_S + reserve))
 [ "$limit_s" -ge "$least" ] ||
     stop "--time $limit: $repeats launches of $each s do not fit; give at least $(((needed + 59) / 60)) minutes, or fewer --repeats or --seconds"
 
@@ -165,7 +173,7 @@ dir=$ROOT/runs/$site/$stamp-$kind
 if [ -z "$dry" ]; then
     command -v sbatch >/dev/null || stop "no sbatch on PATH: submit from a login node of a cluster with Slurm, or --dry-run"
     command -v "$MPICOLL_PYTHON" >/dev/null || stop "no $MPICOLL_PYTHON: make venv MPI=system, or give --python PATH"
-    if [ "$kind" = gpu ] && ! has_cuda "$MPICOLL_PYTHON"; then
+    if [ "$kind" = gpu ] && ! (cd "$ROOT" && has_cuda "$MPICOLL_PYTHON"); then
         stop "this version has no device buffers (--device cuda): kind gpu can not run"
     fi
     mkdir -p "$ROOT/runs/$site"
@@ -179,37 +187,34 @@ fi
 
 # arguments NODES RANKS JOB-NAME: what all jobs ask for.
 arguments() {
-    local flags request
+    local more
     call=(sbatch --parsable "--job-name=$3" "--nodes=$1" "--ntasks=$2" "--time=$limit" --no-requeue)
     [ -z "$MPICOLL_ACCOUNT" ] || call+=("--account=$MPICOLL_ACCOUNT")
     [ -z "$MPICOLL_PARTITION" ] || call+=("--partition=$MPICOLL_PARTITION")
     [ -z "$MPICOLL_QOS" ] || call+=("--qos=$MPICOLL_QOS")
     [ -z "$MPICOLL_CONSTRAINT" ] || call+=("--constraint=$MPICOLL_CONSTRAINT")
-    read -r -a flags <<<"$MPICOLL_SBATCH_FLAGS"
-    read -r -a request <<<"$MPICOLL_GPU_REQUEST"
-    call+=("${flags[@]}" "${request[@]}")
+    words more "$MPICOLL_SBATCH_FLAGS $MPICOLL_GPU_REQUEST"
+    call+=("${more[@]}")
 }
 
 # submit NAME SCRIPT: print, or submit; sets job.
 submit() {
+    local told
     if [ -n "$dry" ]; then
         printf '%s <<%s\n%s\n%s\n\n' "$(quoted "${call[@]}")" "'END'" "$2" END
         job="JOB$((++dry_jobs))"
         return
     fi
     printf '%s\n' "$2" >"$dir/log/$1.sbatch"
-    job=$("${call[@]}" <"$dir/log/$1.sbatch") || stop "sbatch refused: $(quoted "${call[@]}") <$dir/log/$1.sbatch" 1
-    job=${job%%;*} # a federation adds the cluster's name
+    told=$("${call[@]}" <"$dir/log/$1.sbatch") || stop "sbatch refused: $(quoted "${call[@]}") <$dir/log/$1.sbatch" 1
+    # Some sites' sbatch greets on the standard output first; a federation adds the cluster's name.
+    job=$(grep -oE '^[0-9]+(;|$)' <<<"$told" | tail -n 1) || stop "sbatch gave no job number: $told" 1
+    job=${job%;}
     echo "job $job: $1, $dir"
 }
 
 # script NODES AS: one job of ranks.
 script() {
-    local exports=() more=()
-    read -r -a exports <<<"$MPICOLL_EXPORT"
-    if [ "$kind" = gpu ]; then
-        read -r -a more <<<"$MPICOLL_EXPORT_GPU"
-    fi
     cat <<SCRIPT
 #!/usr/bin/env bash
 # mpicoll, $kind on $site: $ranks ranks a node on $1 nodes, $repeats launches of $each s
@@ -233,8 +238,8 @@ LAUNCH_FLAGS=$(quoted "$MPICOLL_LAUNCH_FLAGS")
 CPU_BIND=$(quoted "$MPICOLL_CPU_BIND")
 GPU_BIND=$(quoted "$MPICOLL_GPU_BIND")
 NIC=$(quoted "$MPICOLL_NIC")
-HIDE_GPUS=$(quoted "$MPICOLL_HIDE_GPUS")
-EXPORTS=($(quoted "${exports[@]}" "${more[@]}"))
+HIDE_GPUS=$hide
+EXPORTS=($(quoted "${exports[@]}"))
 BENCH=($(quoted "${options[@]}" "${bench[@]}"))
 . "\$ROOT/jobs/job.sh"
 SCRIPT
@@ -245,13 +250,13 @@ ranks_job() {
     arguments "$1" "$2" "mpicoll-$3"
     call+=("--ntasks-per-node=$ranks")
     [ "$cores" -eq 0 ] || call+=("--cpus-per-task=$cores")
-    call+=("--output=$dir/log/$4.out" "--signal=B:TERM@$RESERVE_S" "${@:6}")
+    call+=("--output=${dir//%/%%}/log/$4.out" "--signal=B:TERM@$reserve" "${@:6}")
     submit "$3" "$(script "$1" "$5")"
 }
 
 dry_jobs=0 jobs=()
 if [ "$as" = array ]; then
-    ranks_job "$most" $((most * ranks)) "$kind" %x-%A_%a array "--array=$nodes"
+    ranks_job "$most" $((most * ranks)) "$kind" %x-%A_%a array "--array=$(IFS=,; printf '%s' "${list[*]}")"
     jobs=("$job")
 else
     for n in "${list[@]}"; do
@@ -264,7 +269,7 @@ fi
 if [ "$kind" = scaling ]; then
     limit=10
     arguments 1 1 mpicoll-collect
-    call+=("--output=$dir/log/%x-%j.out" "--dependency=afterany:$(IFS=:; printf '%s' "${jobs[*]}")")
+    call+=("--output=${dir//%/%%}/log/%x-%j.out" "--dependency=afterany:$(IFS=:; printf '%s' "${jobs[*]}")")
     submit collect "#!/usr/bin/env bash
 # mpicoll, scaling on $site: counts the launches of all sizes, then the report
 set -euo pipefail

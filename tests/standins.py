@@ -40,13 +40,13 @@ SCANCEL = """#!/usr/bin/env bash
 echo "$*" >>"$FAKE/scancel"
 kill -TERM $(cat "$FAKE/pids")
 """
-# Keeps what it was given; the number of the job is that of the call.
+# Keeps what it was given; the number of the job is that of the call. It greets first, as some sites' does.
 SBATCH = """#!/usr/bin/env bash
 n=$(($(ls "$FAKE" | grep -c '^sbatch-.*script$') + 1))
 if [ "$n" -gt "${FAKE_JOBS:-99}" ]; then echo "sbatch: error: Invalid account" >&2; exit 1; fi
 printf '%s\\n' "$@" >"$FAKE/sbatch-$n.words"
 cat >"$FAKE/sbatch-$n.script"
-echo "$n;cluster"
+printf '%s\\n' '' 'Welcome to the 2nd Cluster' '3 quotas: OK' "$n;cluster"
 """
 # The interpreter of a rank: ranks.py and the bench, as a world of $FAKE_WORLD ranks or of those that were asked for.
 PYTHON = """#!/usr/bin/env bash
@@ -97,7 +97,7 @@ sys.exit(int(os.environ.get("FAKE_STATUS", "0")))
 @pytest.fixture
 def cluster(tmp_path):
     """A clone with a login node: stand-ins on PATH, and none of the caller's settings."""
-    clone, fake, tools = tmp_path / "clone", tmp_path / "fake", tmp_path / "bin"
+    clone, fake, tools = tmp_path / "100%j of a clone's", tmp_path / "fake", tmp_path / "bin"
     shutil.copytree(JOBS, clone / "jobs")
     fake.mkdir()
     tools.mkdir()
@@ -110,7 +110,7 @@ def cluster(tmp_path):
 
 def clean() -> dict[str, str]:
     """The environment without what a site, Slurm or a launcher sets."""
-    ours = re.compile("MPICOLL_|SLURM_|FAKE|UCX_|OMPI_|PMI|CUDA_VISIBLE")
+    ours = re.compile("MPICOLL_|SLURM_|SBATCH_|SRUN_|FAKE|UCX_|OMPI_|PMI|CUDA_VISIBLE")
     return {name: value for name, value in os.environ.items() if not ours.match(name)}
 
 
@@ -126,9 +126,10 @@ class Cluster:
             "MPICOLL_LAUNCH": "srun --mpi=pmix",
         }
 
-    def submit(self, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
-        command = [str(self.clone / "jobs" / "submit.sh"), *words]
-        return subprocess.run(command, env=self.env | env, capture_output=True, text=True, timeout=LIMIT_S)
+    def submit(self, *words: str, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
+        script = self.clone / "jobs" / "submit.sh"
+        command = [os.path.relpath(script, cwd) if cwd else str(script), *words]
+        return subprocess.run(command, env=self.env | env, cwd=cwd, capture_output=True, text=True, timeout=LIMIT_S)
 
     def submitted(self) -> list[list[str]]:
         """The words of each sbatch call, in order."""

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from standins import LIMIT_S, ROOT, clean, finished
@@ -55,7 +56,9 @@ def test_ranks_that_are_not_those_asked_for_stop_the_job(cluster, env, said):
 
 
 def test_modules_are_loaded_in_order_or_the_job_says_which_is_missing(cluster):
-    module = 'module() { case $1 in load) [ "$2" != gone ] && echo "loaded $2" ;; esac; }; export -f module; exec "$@"'
+    # As the real ones: what comes is split and its file names are looked for.
+    load = '[ "$2" != gone ] && eval $(echo "seen=?$2") && echo "loaded ${seen#?}"'
+    module = f'module() {{ case $1 in load) {load} ;; esac; }}; export -f module; exec "$@"'
     assert cluster.submit("generic", "check", "--seconds", "1", MPICOLL_MODULES="gcc ompi/5").returncode == 0
     words = ["bash", "-c", module, "bash", "env"]
     env = subprocess.run(words, env=clean(), capture_output=True, text=True, timeout=LIMIT_S).stdout
@@ -68,6 +71,38 @@ def test_modules_are_loaded_in_order_or_the_job_says_which_is_missing(cluster):
     assert status == 2
     assert "module load gone failed" in out
     assert "loaded gcc" not in out
+
+
+def test_what_slurm_set_for_the_job_does_not_bind_the_launcher(cluster):
+    words = ("generic", "check", "--cores-per-rank", "2", "--seconds", "1")
+    assert cluster.submit(*words).returncode == 0
+    status, out = cluster.run()
+    assert status == 0, out
+    assert "srun --mpi=pmix --nodes=2 --ntasks=4 --ntasks-per-node=2 --cpus-per-task=2 " in out
+    (cluster.tools / "mpirun").write_text('#!/bin/sh\nenv >"$FAKE/env"\n')
+    (cluster.tools / "mpirun").chmod(0o755)
+    assert cluster.submit(*words, MPICOLL_LAUNCH="mpirun").returncode == 0
+    # NONE: no variable of the job reaches the ranks. The others: so many daemons a node, on the cores of one rank.
+    status, out = cluster.run(2, SLURM_EXPORT_ENV="NONE", SRUN_CPUS_PER_TASK="2", SLURM_NTASKS_PER_NODE="2")
+    assert "0 of 4 ranks came" in out
+    names = {line.partition("=")[0] for line in (cluster.fake / "env").read_text().splitlines()}
+    assert "MPICOLL_NIC" in names
+    assert not {"SLURM_EXPORT_ENV", "SRUN_CPUS_PER_TASK", "SLURM_NTASKS_PER_NODE"} & names
+
+
+def test_paths_are_those_of_the_caller_and_jobs_run_from_any_directory(cluster):
+    elsewhere = cluster.fake / "jobs"
+    elsewhere.mkdir()
+    for number, caller in enumerate((elsewhere, cluster.clone), start=1):
+        python = os.path.relpath(cluster.tools / "python", caller)
+        words = ("generic", "check", "--seconds", "1", "--python", python)
+        done = cluster.submit(*words, cwd=caller, CDPATH=f"{cluster.fake}:.")
+        assert done.returncode == 0, done.stderr
+        status, out = cluster.run(number)
+        assert status == 0, out
+        (output,) = [word for word in cluster.submitted()[number - 1] if word.startswith("--output=")]
+        read = re.sub("%(.)", lambda match: match[1] if match[1] == "%" else "1", output.removeprefix("--output="))
+        assert Path(read).parent.is_dir()
 
 
 def test_ranks_that_wait_for_each_other_are_given_up(cluster):
@@ -129,9 +164,11 @@ def test_a_wrong_result_fails_the_job(cluster):
     assert "a wrong result" in out
 
 
-def test_near_the_time_limit_the_ranks_end_and_no_launch_follows(cluster):
-    assert cluster.submit("generic", "sweep", "--repeats", "4", "--seconds", "1").returncode == 0
-    job = cluster.start(FAKE_WAIT="2")
+@pytest.mark.parametrize("form", ["chain", "array"])
+def test_near_the_time_limit_the_ranks_end_and_no_launch_follows(cluster, form):
+    words = ("generic", "scaling", "--nodes", "2", "--as", form, "--repeats", "4", "--seconds", "1")
+    assert cluster.submit(*words).returncode == 0
+    job = cluster.start(FAKE_WAIT="2", SLURM_ARRAY_JOB_ID="1001", SLURM_ARRAY_TASK_ID="2")
     until = time.monotonic() + LIMIT_S / 2
     while not (cluster.fake / "waits").exists() and time.monotonic() < until:
         time.sleep(0.05)
@@ -140,7 +177,9 @@ def test_near_the_time_limit_the_ranks_end_and_no_launch_follows(cluster):
     assert status == 1
     assert "1 of 4 launches" in out
     assert len(cluster.results()) == 2
-    assert (cluster.fake / "scancel").read_text() == "--signal=TERM 1001\n"
+    # One task of an array has the array's own number: it must not end the others.
+    told = {"chain": "1001", "array": "1001_2"}[form]
+    assert (cluster.fake / "scancel").read_text() == f"--signal=TERM {told}\n"
 
 
 def test_array_tasks_at_once_leave_each_other_alone(cluster):

@@ -37,10 +37,10 @@ def test_shellcheck():
     assert done.returncode == 0, done.stdout
 
 
-def dry(*words: str) -> str:
+def dry(*words: str, **env: str) -> str:
     """A dry run as text: what is printed, what is complained, the status; no path and no date of this machine."""
     command = [str(JOBS / "submit.sh"), "--dry-run", *words]
-    done = subprocess.run(command, env=clean(), capture_output=True, text=True, timeout=LIMIT_S)
+    done = subprocess.run(command, env=clean() | env, capture_output=True, text=True, timeout=LIMIT_S)
     text = done.stdout + done.stderr + f"exit status {done.returncode}\n"
     return re.sub(r"\d{8}T\d{6}", "DATE", text.replace(str(ROOT), "/CLONE"))
 
@@ -74,6 +74,64 @@ def test_dry_run_of_an_array_and_of_every_option():
         "/opt/it's/python",
     )
     compare("options", dry("generic", "scaling", "-A", "p", *every, *more, "--as", "array", "--", "--op", "max", "a b"))
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_an_empty_variable_is_none_where_a_value_is_needed(site):
+    names = ("LAUNCH", "RANKS_PER_NODE", "CORES_PER_RANK", "GPUS_PER_NODE", "NIC", "HIDE_GPUS", "PYTHON", "RESERVE")
+    names += ("TIME", "NODES", "REPEATS", "SECONDS")
+    empty = {f"MPICOLL_{name}": "" for name in names}
+    assert dry(site, "check", "--account", "project", **empty) == (STORED / f"{site}-check.txt").read_text()
+
+
+def test_numbers_are_decimal():
+    zeros = ("--seconds", "08", "--repeats", "010", "--ranks-per-node", "03", "--cores-per-rank=09", "--nodes=02,010")
+    plain = ("--seconds", "8", "--repeats", "10", "--ranks-per-node", "3", "--cores-per-rank=9", "--nodes=2,10")
+    as_array = ("generic", "scaling", "--as", "array")
+    assert dry(*as_array, *zeros, MPICOLL_RESERVE="090") == dry(*as_array, *plain)
+
+
+def test_words_may_be_on_more_lines_than_one():
+    text = dry(
+        *("generic", "check"),
+        MPICOLL_EXPORT="A=1\nB=2\tC=*",
+        MPICOLL_SBATCH_FLAGS="--exclusive\n --mem=0",
+        MPICOLL_LAUNCH="srun\n--mpi=pmix",
+    )
+    assert "\nEXPORTS=(A=1 B=2 'C=*')\n" in text
+    assert " --exclusive --mem=0 " in text
+    assert "\nLAUNCH='srun\n--mpi=pmix'\n" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("EXPORT", 'A="x y"', 'y" is not NAME=VALUE'),
+        ("EXPORT", "A = 1", "A is not NAME=VALUE"),
+        ("HIDE_GPUS", "yes", "MPICOLL_HIDE_GPUS yes: give a whole number from 0 to 1"),
+        ("RESERVE", "1m", "MPICOLL_RESERVE 1m"),
+        ("SECONDS", "1e3", "--seconds 1e3"),
+    ],
+)
+def test_a_variable_that_makes_no_sense_is_refused_before_anything_is_submitted(cluster, name, value, said):
+    done = cluster.submit("generic", "check", **{f"MPICOLL_{name}": value})
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert said in done.stderr
+    assert not cluster.submitted()
+
+
+def test_an_option_wins_however_a_sites_file_sets_its_values(cluster):
+    (cluster.clone / "jobs" / "sites" / "mine.env").write_text("MPICOLL_PARTITION=fixed\nMPICOLL_NODES=4\n")
+    assert cluster.submit("mine", "check").returncode == 0
+    assert cluster.submit("mine", "check", "-p", "other", "-N", "3").returncode == 0
+    assert {"--partition=fixed", "--nodes=4"} <= set(cluster.submitted()[0])
+    assert {"--partition=other", "--nodes=3"} <= set(cluster.submitted()[1])
+
+
+def test_an_account_that_sbatch_has_from_its_own_variable_will_do(cluster):
+    done = cluster.submit("perlmutter", "check", SBATCH_ACCOUNT="project")
+    assert done.returncode == 0, done.stderr
+    assert not any(word.startswith("--account") for word in cluster.submitted()[0])
 
 
 def test_stored_texts_are_those_that_are_compared():
@@ -135,6 +193,15 @@ def test_what_makes_no_sense_is_one_line_before_anything_is_submitted(cluster, w
     assert not done.stdout
     assert not cluster.submitted()
     assert not (cluster.clone / "runs").exists()
+
+
+@pytest.mark.parametrize("net", ["0", "255", "999", "077", "7x", "7/../x"])
+def test_a_network_that_can_not_be_is_refused(net):
+    env = clean() | {"MPICOLL_NET": net}
+    script = str(ROOT / "tests" / "cluster" / "hosts.sh")
+    done = subprocess.run([script], env=env, capture_output=True, text=True, timeout=LIMIT_S)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"hosts.sh: MPICOLL_NET={net}: give a number from 1 to 254\n"
 
 
 def test_help_names_every_option():
