@@ -90,20 +90,28 @@ by_numa() {
     fi
 }
 
-gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU ')
-gpu=''
-if [ "${gpus:-0}" -gt 0 ]; then
-    gpu=$((local % gpus))
-    case ${CUDA_VISIBLE_DEVICES:-} in
-        '' | *[!0-9,]*) ;;
-        *)
-            # shellcheck disable=SC2046 # words
-            gpu=$(item "$local" $(printf '%s' "$CUDA_VISIBLE_DEVICES" | tr ',' ' '))
-            # A control group renumbers what it lets through, and nvidia-smi counts those only.
-            [ "${gpu:-0}" -lt "$gpus" ] || gpu=$((local % gpus))
-            ;;
-    esac
+# entry: what CUDA_VISIBLE_DEVICES calls this rank's GPU, by number or UUID; gpu: its number, as nvidia-smi counts.
+listed=$(nvidia-smi -L 2>/dev/null)
+gpus=$(printf '%s\n' "$listed" | grep -c '^GPU ')
+entry='' gpu=''
+if [ "$gpus" -gt 0 ]; then
+    entry=$((local % gpus))
+    # shellcheck disable=SC2046 # words
+    [ -z "${CUDA_VISIBLE_DEVICES+set}" ] || entry=$(item "$local" $(printf '%s' "$CUDA_VISIBLE_DEVICES" | tr ',' ' '))
 fi
+case $entry in
+    '') ;;
+    *[!0-9]*) # the GPU, or the one that a MIG slice is listed below; none for what Slurm writes where it gives none
+        gpu=$(printf '%s\n' "$listed" | awk -v id="UUID: $entry" '
+            /^GPU / { n = $2; sub(/:/, "", n) }
+            index($0, id) { print n; exit }')
+        ;;
+    *)
+        # A control group renumbers what it lets through, and nvidia-smi counts those only.
+        [ "$entry" -lt "$gpus" ] || entry=$((local % gpus))
+        gpu=$entry
+        ;;
+esac
 
 nic='' why=''
 if [ -n "${UCX_NET_DEVICES:-}" ]; then
@@ -137,7 +145,7 @@ fi
 
 [ -z "$nic" ] || export UCX_NET_DEVICES="$nic"
 if [ "${MPICOLL_HIDE_GPUS:-0}" = 1 ] && [ -n "$gpu" ]; then
-    export CUDA_VISIBLE_DEVICES="$gpu"
+    export CUDA_VISIBLE_DEVICES="$entry"
 fi
 export MPICOLL_PLACE="GPU ${gpu:-none}, NIC ${nic:-not chosen} ($why)"
 if [ $# -eq 0 ] || [ "${MPICOLL_PLACE_SAY:-0}" = 1 ]; then

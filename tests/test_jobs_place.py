@@ -102,7 +102,10 @@ def test_each_rank_has_the_card_nearest_to_its_gpu(node):
     assert [node.choice(n)[0] for n in range(5)] == ["mlx5_0:1", "mlx5_1:1", "mlx5_3:1", "mlx5_3:1", "mlx5_0:1"]
     assert node.choice(3)[1] == "GPU 3, NIC mlx5_3:1 (NODE in nvidia-smi topo)"
     assert node.choice(2, CUDA_VISIBLE_DEVICES="3,2,1,0")[1].startswith("GPU 1, NIC mlx5_1:1")
-    assert node.choice(1, CUDA_VISIBLE_DEVICES="GPU-7,GPU-8")[1].startswith("GPU 1, ")
+    assert node.choice(2, CUDA_VISIBLE_DEVICES="GPU-3,GPU-2,GPU-1")[1].startswith("GPU 1, NIC mlx5_1:1")
+    assert node.choice(1, CUDA_VISIBLE_DEVICES="7,8")[1].startswith("GPU 1, ")  # a control group renumbered them
+    for none in ("", "-1", "NoDevFiles", "GPU-7"):
+        assert node.choice(1, CUDA_VISIBLE_DEVICES=none)[1].startswith("GPU none, ")
 
 
 def test_every_shell_reads_the_matrix_alike(node):
@@ -156,9 +159,31 @@ def test_gpus_are_hidden_only_when_asked(node):
     node.gpus(2, OLD_TOPO)
     show = ["sh", str(JOBS / "place.sh"), "sh", "-c", 'echo "${CUDA_VISIBLE_DEVICES-all}"']
     settings = clean() | {"PATH": f"{node.folder}:{os.environ['PATH']}", "SLURM_LOCALID": "1"}
-    for hide, seen in (("0", "all"), ("1", "1")):
-        env = settings | {"MPICOLL_HIDE_GPUS": hide}
-        assert subprocess.check_output(show, env=env, text=True, timeout=LIMIT_S).strip() == seen
+    # Of those that the rank may see, by the name that they have there.
+    ways: list[tuple[dict[str, str], str]] = [
+        ({}, "all"),
+        ({"MPICOLL_HIDE_GPUS": "1"}, "1"),
+        ({"MPICOLL_HIDE_GPUS": "1", "CUDA_VISIBLE_DEVICES": "1,0"}, "0"),
+        ({"MPICOLL_HIDE_GPUS": "1", "CUDA_VISIBLE_DEVICES": "GPU-1,GPU-0"}, "GPU-0"),
+        ({"MPICOLL_HIDE_GPUS": "1", "CUDA_VISIBLE_DEVICES": ""}, ""),
+    ]
+    for env, seen in ways:
+        assert subprocess.check_output(show, env=settings | env, text=True, timeout=LIMIT_S).strip() == seen
+
+
+def test_a_slice_is_on_its_gpu(node):
+    node.gpus(2, OLD_TOPO)
+    slices = "".join(
+        f"GPU {n}: NVIDIA H100 (UUID: GPU-{n})\n  MIG 1g.10gb     Device  0: (UUID: MIG-{n}a)\n" for n in range(2)
+    )
+    (node.folder / "nvidia-smi").write_text(
+        f"#!/bin/sh\ncase $1 in -L) echo '{slices}' ;; *) cat '{node.folder}/topo' ;; esac\n"
+    )
+    assert node.choice(0, CUDA_VISIBLE_DEVICES="MIG-1a") == (
+        "mlx5_0:1",
+        "GPU 1, NIC mlx5_0:1 (NODE in nvidia-smi topo)",
+    )
+    assert node.choice(1, CUDA_VISIBLE_DEVICES="MIG-1a,MIG-0a")[1].startswith("GPU 0, NIC mlx5_1:1")
 
 
 def test_place_runs_the_command_as_it_is_and_prints_when_asked(node):
