@@ -8,14 +8,16 @@ import sys
 from pathlib import Path
 
 import pytest
-from standins import JOBS, LIMIT_S, clean
+from standins import JOBS, LIMIT_S, ROOT, clean
 
 
-def check(*words: str, path: Path, python: str = sys.executable) -> subprocess.CompletedProcess[str]:
+def check(
+    *words: str, path: Path, python: str = sys.executable, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run it with a folder of tools first on PATH."""
     command = [str(JOBS / "gpu_check.sh"), "--python", python, *words]
     env = clean() | {"PATH": f"{path}:{os.environ['PATH']}"}
-    return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, env=env)
+    return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, env=env, cwd=cwd)
 
 
 @pytest.fixture
@@ -52,14 +54,34 @@ def test_missing_wheels_are_named(tools, tmp_path):
     assert "libucx-cu13" in done.stderr
     assert f"lay them into {wheels} (fetched by: python3 -m pip download" in done.stderr
     assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "out").exists()  # the same call may follow
+
+
+def test_what_was_not_begun_is_no_finding(tools, tmp_path):
+    clone = tmp_path / "clone"
+    (clone / "jobs").mkdir(parents=True)
+    for part in ("mpicoll", "tests"):
+        (clone / part).symlink_to(ROOT / part)
+    text = (JOBS / "gpu_check.sh").read_text()
+    (clone / "jobs" / "gpu_check.sh").write_text(text.replace("LIMIT_S=285", "LIMIT_S=0"))
+    for package in ("cupy", "libucx", "ml_dtypes", "pytest_mpi", "psutil"):
+        (tmp_path / "has" / package).mkdir(parents=True)
+    env = clean() | {"PATH": f"{gpu(tools)}:{os.environ['PATH']}", "PYTHONPATH": str(tmp_path / "has")}
+    command = ["bash", str(clone / "jobs" / "gpu_check.sh"), "--python", sys.executable]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, env=env)
+    assert done.returncode == 1, done.stderr
+    assert "direct: not known, 0 s are over" in done.stdout
+    assert "does not send" not in done.stdout
 
 
 def test_a_folder_without_them_is_refused(tools, tmp_path):
-    wheels = tmp_path / "wheels"
-    wheels.mkdir()
-    done = check("--out", str(tmp_path / "out"), "--wheels", str(wheels), path=gpu(tools))
+    (tmp_path / "wheels").mkdir()
+    # Paths are those of the caller, though the work is done in the clone.
+    python = os.path.relpath(sys.executable, tmp_path)
+    done = check("--out", "out", "--wheels", "wheels", path=gpu(tools), python=python, cwd=tmp_path)
     assert done.returncode == 2
-    assert f"gpu_check: {wheels} has not all of: " in done.stderr
+    assert f"gpu_check: {tmp_path}/wheels has not all of: " in done.stderr
+    assert (tmp_path / "out" / "venv").exists()
     assert "pip download" in done.stderr
 
 
