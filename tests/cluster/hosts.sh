@@ -10,9 +10,10 @@
 #
 # MPICOLL_NET=77    the network is 10.77.0.0/24, and all that is made is named by it: two may stand side by side
 set -euo pipefail
+unset CDPATH # cd would look there, and print where it went
 
 HOSTS=4 N=${MPICOLL_NET:-77}
-case $N in '' | *[!0-9]* | ????*) echo "hosts.sh: MPICOLL_NET=$N: give a number from 1 to 254" >&2; exit 2 ;; esac
+[[ $N =~ ^[1-9][0-9]{0,2}$ && $N -le 254 ]] || { echo "hosts.sh: MPICOLL_NET=$N: give a number from 1 to 254" >&2; exit 2; }
 NET=10.$N.0 BRIDGE=mpicoll$N NAME=mpicoll$N-h VETH=mpicoll$N. TABLE=/run/mpicoll$N.hosts
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 

@@ -10,6 +10,7 @@
 # Its configuration, state, logs, munge socket and key are in /run/mpicoll-slurm77 (MPICOLL_NET=77, as for hosts.sh);
 # the machine's own are neither read nor changed. . /run/mpicoll-slurm77/env lets a shell submit to it.
 set -euo pipefail
+unset CDPATH # cd would look there, and print where it went
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 export MPICOLL_NET=${MPICOLL_NET:-77}
@@ -92,7 +93,7 @@ up() {
     reason=$(missing)
     [ -z "$reason" ] || { echo "slurm.sh: $reason" >&2; exit 1; }
     [ ! -e "$STATE" ] || { echo "slurm.sh: $STATE is there: a cluster is up, or one was not ended: make cluster-down" >&2; exit 1; }
-    trap 'tail -n 5 "$STATE"/log/* >&2; down' EXIT
+    trap 'tail -n 5 "$STATE"/log/* >&2 2>/dev/null || true; down' EXIT
     "$here/hosts.sh" up "${1:-1gbit}"
     configure
     munged --socket="$STATE/munge.socket" --key-file="$STATE/munge.key" --pid-file="$STATE/munged.pid" \
