@@ -7,6 +7,9 @@ stop() {
     exit "${2:-2}"
 }
 
+# Before 4.4 an empty array is an unbound variable.
+((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 404)) || stop "bash $BASH_VERSION: 4.4 or newer is needed first on PATH"
+
 # words NAME TEXT: sets the array NAME to the words of a text, of all its lines; * stays *.
 words() {
     read -r -d '' -a "$1" <<<"$2" || true # it read to the end

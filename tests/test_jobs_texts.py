@@ -204,6 +204,14 @@ def test_a_network_that_can_not_be_is_refused(net):
     assert done.stderr == f"hosts.sh: MPICOLL_NET={net}: give a number from 1 to 254\n"
 
 
+def test_an_old_bash_is_refused(cluster):
+    common = cluster.clone / "jobs" / "common.sh"
+    common.write_text(common.read_text().replace(">= 404", ">= 9900"))
+    done = cluster.submit("generic", "check", "--dry-run")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(r"submit\.sh: bash \S+: 4\.4 or newer is needed first on PATH\n", done.stderr)
+
+
 def test_help_names_every_option():
     done = subprocess.run([JOBS / "submit.sh", "--help"], capture_output=True, text=True, timeout=LIMIT_S)
     assert done.returncode == 0
