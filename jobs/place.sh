@@ -13,10 +13,19 @@
 set -u
 
 SYS=${MPICOLL_SYSFS:-/sys}
-# The launcher's own variables first: under mpirun, Slurm's are those of the daemon that started the ranks.
-rank=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-${SLURM_PROCID:-${PMIX_RANK:-0}}}}
-local=${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:-${MV2_COMM_WORLD_LOCAL_RANK:-${SLURM_LOCALID:-0}}}}
-case $local in '' | *[!0-9]*) local=0 ;; esac
+
+# told NAMES...: the first of these variables that is a number, else 0.
+told() {
+    for name; do
+        eval "value=\${$name:-}"
+        case $value in '' | *[!0-9]*) value=0 ;; *) break ;; esac
+    done
+    printf '%s' "$value"
+}
+# As mpicoll/launcher.py has them. The launcher's own first: under mpirun, Slurm's are those of the daemon.
+rank=$(told OMPI_COMM_WORLD_RANK PMI_RANK PMIX_RANK MV2_COMM_WORLD_RANK SLURM_PROCID)
+local=$(told OMPI_COMM_WORLD_LOCAL_RANK MPI_LOCALRANKID MV2_COMM_WORLD_LOCAL_RANK PMI_LOCAL_RANK \
+    PMIX_LOCAL_RANK PALS_LOCAL_RANKID FLUX_TASK_LOCAL_ID SLURM_LOCALID)
 
 # item N WORDS...: word N, counted from 0, in turn.
 item() {

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from standins import JOBS, LIMIT_S, clean
 
+from mpicoll.launcher import LOCAL_VARIABLES, RANK_VARIABLES, told
+
 # Four GPUs on two sides of a node; NIC2 carries Ethernet.
 TOPO = """\
 \t\x1b[4mGPU0\tGPU1\tGPU2\tGPU3\tNIC0\tNIC1\tNIC2\tNIC3\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m
@@ -144,15 +146,17 @@ def test_a_site_can_choose_or_leave_it(node):
     assert node.choice(0, UCX_NET_DEVICES="eth0")[1] == "GPU none, NIC eth0 (UCX_NET_DEVICES was set)"
 
 
-def test_under_mpirun_the_launchers_rank_counts_not_that_of_slurms_daemon(node):
-    by_hand = {"MPICOLL_NIC": "a:1 b:1 c:1"}
-    assert node.choice(0, OMPI_COMM_WORLD_LOCAL_RANK="2", **by_hand)[0] == "c:1"
-    assert node.choice(0, MPI_LOCALRANKID="1", **by_hand)[0] == "b:1"
-    for own in ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"):
-        env = clean() | {"SLURM_PROCID": "0"} | {own: "5"}
+@pytest.mark.parametrize(("names", "said"), [(RANK_VARIABLES, "rank"), (LOCAL_VARIABLES, "local")])
+def test_it_and_the_library_take_the_same_rank_from_the_launcher(names, said):
+    """Or the card would be that of another GPU than the one the rank takes; under mpirun Slurm's are its daemon's."""
+    plain = {name: value for name, value in clean().items() if name not in names}
+    for first in range(len(names) + 1):
+        env = {name: str(number) for number, name in enumerate(names[first:], start=3)}
+        env |= dict.fromkeys(names[:first], "none")
         words = ["sh", str(JOBS / "place.sh")]
-        done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=LIMIT_S)
-        assert " rank 5, " in done.stderr
+        done = subprocess.run(words, env=plain | env, capture_output=True, text=True, timeout=LIMIT_S)
+        number, _ = told(names, env) or (0, "")
+        assert f" {said} {number}" in done.stderr.replace(":", ",").split(", GPU")[0]
 
 
 def test_gpus_are_hidden_only_when_asked(node):
