@@ -153,6 +153,7 @@ else
 fi
 
 [ -z "$nic" ] || export UCX_NET_DEVICES="$nic"
+[ -z "$gpu" ] || export CUDA_DEVICE_ORDER="${CUDA_DEVICE_ORDER:-PCI_BUS_ID}" # nvidia-smi's; CUDA's own is the fastest first
 if [ "${MPICOLL_HIDE_GPUS:-0}" = 1 ] && [ -n "$gpu" ]; then
     export CUDA_VISIBLE_DEVICES="$entry"
 fi

@@ -110,7 +110,7 @@ def cluster(tmp_path):
 
 def clean() -> dict[str, str]:
     """The environment without what a site, Slurm or a launcher sets."""
-    ours = re.compile("MPICOLL_|SLURM_|SBATCH_|SRUN_|FAKE|UCX_|OMPI_|PMI|CUDA_VISIBLE")
+    ours = re.compile("MPICOLL_|SLURM_|SBATCH_|SRUN_|FAKE|UCX_|OMPI_|PMI|CUDA_")
     return {name: value for name, value in os.environ.items() if not ours.match(name)}
 
 

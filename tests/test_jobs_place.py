@@ -175,6 +175,16 @@ def test_gpus_are_hidden_only_when_asked(node):
         assert subprocess.check_output(show, env=settings | env, text=True, timeout=LIMIT_S).strip() == seen
 
 
+def test_cuda_counts_the_gpus_as_nvidia_smi_does(node):
+    show = ["sh", str(JOBS / "place.sh"), "sh", "-c", 'echo "${CUDA_DEVICE_ORDER-CUDA\'s own}"']
+    settings = clean() | {"PATH": f"{node.folder}:{os.environ['PATH']}"}
+    assert subprocess.check_output(show, env=settings, text=True, timeout=LIMIT_S) == "CUDA's own\n"
+    node.gpus(2, OLD_TOPO)
+    assert subprocess.check_output(show, env=settings, text=True, timeout=LIMIT_S) == "PCI_BUS_ID\n"
+    given = settings | {"CUDA_DEVICE_ORDER": "FASTEST_FIRST"}
+    assert subprocess.check_output(show, env=given, text=True, timeout=LIMIT_S) == "FASTEST_FIRST\n"
+
+
 def test_a_slice_is_on_its_gpu(node):
     node.gpus(2, OLD_TOPO)
     slices = "".join(
