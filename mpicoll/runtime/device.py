@@ -49,8 +49,14 @@ class Lane:
             self.arriving = [caller() for caller in self.callers]
         self.depth += 1
         try:
-            with self.device, self.stream:
-                return call(*args)
+            with self.device:
+                # ``with`` goes back to the stream that was entered last, not to one that the caller took by use().
+                before = cupy().cuda.get_current_stream()
+                self.stream.use()
+                try:
+                    return call(*args)
+                finally:
+                    before.use()
         finally:
             self.depth -= 1
 

@@ -43,14 +43,21 @@ class Stream:
         self.launch(lambda: stream.reach(number))
 
     def __enter__(self) -> Stream:
-        here = _devices.current()
-        if self.device_id != here:
-            raise RuntimeError(f"the stream is of device {self.device_id} and the current one is {here}")
+        self.use()
         _stack().append(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        _stack().pop()
+        """Back to the stream that was entered before, not to one that was taken by ``use`` since: as CuPy has it."""
+        device = _stack().pop().device_id
+        _taken()[device] = next((one for one in reversed(_stack()) if one.device_id == device), None)
+
+    def use(self) -> Stream:
+        here = _devices.current()
+        if self.device_id != here:
+            raise RuntimeError(f"the stream is of device {self.device_id} and the current one is {here}")
+        _taken()[here] = self
+        return self
 
 
 class Event:
@@ -99,12 +106,19 @@ def _stack() -> list[Stream]:
     return _here.stack
 
 
+def _taken() -> dict[int, Stream | None]:
+    """The current stream of each device; None is its default one."""
+    if not hasattr(_here, "taken"):
+        _here.taken = {}
+    return _here.taken
+
+
 def current(device_id: int = -1) -> Stream:
     """The stream that kernels of this thread go to, on the current device or another."""
     device = _devices.current() if device_id < 0 else device_id
-    found = [stream for stream in _stack() if stream.device_id == device]
-    if found:
-        return found[-1]
+    found = _taken().get(device)
+    if found is not None:
+        return found
     _devices.stack().append(device)
     try:
         return stream_at(0)

@@ -74,6 +74,27 @@ def test_a_plan_that_is_called_while_another_is_under_way(comm, name):
         plan.free()
 
 
+@pytest.mark.parametrize("comm", [2], indirect=True)
+def test_the_callers_stream_is_his_again(comm):
+    """One that he entered, and one that he took by ``use``, to which leaving ours by ``with`` would not go back."""
+    stream, inner = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
+    default = cupy.cuda.get_current_stream()
+    x = cupy.asarray(np.arange(70.0))
+    plan = mpicoll.allreduce_init(MPI.IN_PLACE, x, comm=comm)
+    try:
+        stream.use()
+        for run in (plan, lambda: mpicoll.allreduce(MPI.IN_PLACE, x, comm=comm)):
+            run()
+            assert cupy.cuda.get_current_stream() == stream
+            with inner:
+                run()
+                assert cupy.cuda.get_current_stream() == inner
+            stream.use()
+    finally:
+        default.use()
+    plan.free()
+
+
 @pytest.mark.parametrize("comm", [3], indirect=True)
 def test_memory_of_another_device_than_the_current_one(comm):
     if cupy.cuda.runtime.getDeviceCount() < 2:
