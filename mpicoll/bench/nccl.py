@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from mpi4py import MPI
+
+from mpicoll import hardware
 
 from .case import Case
 from .cells import Cell
@@ -30,16 +33,16 @@ class Nccl:
         self.why = (
             "" if gpus == comm.size else f"{comm.size} ranks share {gpus} GPU{'s' * (gpus > 1)}: it needs one each"
         )
-        module, said = _module()
-        self.why = self.why or next((text for text in comm.allgather(said) if text), "")
         if self.why:
             return
-        name = comm.bcast(module.get_unique_id() if comm.rank == 0 else None)
-        try:
-            self.handle = module.NcclCommunicator(comm.size, name, comm.rank)
-        except Exception as error:  # CuPy's own kind
-            said = " ".join(str(error).split())
-        self.why = next((text for text in comm.allgather(said) if text), "")
+        module, said = _module()
+        name: Any = None
+        if comm.rank == 0 and not said:
+            name, said = _tried(module.get_unique_id)
+        name, self.why = comm.bcast(name), next((text for text in comm.allgather(said) if text), "")
+        if not self.why:
+            self.handle, said = _tried(module.NcclCommunicator, comm.size, name, comm.rank)
+            self.why = next((text for text in comm.allgather(said) if text), "")
 
     def cell(self, case: Case) -> Cell:
         """A column."""
@@ -72,10 +75,21 @@ class Nccl:
 def _module() -> tuple[Any, str]:
     """CuPy's door to NCCL, or why there is none."""
     try:
-        from cupy.cuda import nccl
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # CuPy says in many lines, on each rank, what is said here
+            from cupy.cuda import nccl
     except ImportError:
         return None, "this CuPy has no NCCL"
-    return nccl, "" if nccl.available else "this CuPy finds no NCCL"
+    wheel = f"nvidia-nccl-cu{hardware.gpus().extra[4:]}"
+    return nccl, "" if nccl.available else f"this CuPy finds no NCCL: pip install {wheel}"
+
+
+def _tried(call: Callable[..., Any], *args: Any) -> tuple[Any, str]:
+    """What a call gives, or what is wrong, in one line: a rank that raised would leave the others waiting."""
+    try:
+        return call(*args), ""
+    except Exception as error:  # CuPy's own kind
+        return None, " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def _refusal(case: Case) -> str:

@@ -37,6 +37,11 @@ def run(options: argparse.Namespace) -> int:
     tls = os.environ.get("UCX_TLS", "")
     if tls and not {"cuda", "cuda_copy", "all"} & set(tls.split(",")):
         print(f"mpicoll env: UCX_TLS={tls} is set and names no cuda: unset it, or add cuda", file=sys.stderr)
+    if any(card.up and card.kind != "Ethernet" for card in hardware.cards()) and not _has_infiniband():
+        print(
+            "mpicoll env: this UCX has no InfiniBand: between nodes it sends by TCP; use the MPI of the site there",
+            file=sys.stderr,
+        )
     return 0
 
 
@@ -68,6 +73,10 @@ def _version(wheel: str) -> str:
         return metadata.version(wheel)
     except metadata.PackageNotFoundError:
         return ""
+
+
+def _has_infiniband() -> bool:
+    return any("_ib" in name for name in hardware.names(os.path.join(_libucx(), "ucx")))
 
 
 def _libucx() -> str:

@@ -160,7 +160,10 @@ def _ucx(pml: str) -> Evidence:
     folders = [os.environ.get("UCX_MODULE_DIR", ""), *(f"{os.path.dirname(p)}/ucx" for p in mpilib.mapped("libuct."))]
     there = [path for folder in folders if folder for path in glob.glob(f"{glob.escape(folder)}/libuct_cuda.so*")]
     if there:
-        return Evidence(UCX, OFF, f"{there[0]} was not loaded: is the driver's libcuda.so.1 on this machine?")
+        needs = (
+            "the driver's libcuda.so.1 and libnvidia-ml.so.1"  # of a container: its compute and utility capabilities
+        )
+        return Evidence(UCX, OFF, f"{there[0]} was not loaded: are {needs} on this machine?")
     return Evidence(UCX, OFF, f"no libuct_cuda.so in {next(filter(None, folders), 'its folder of modules')}")
 
 
