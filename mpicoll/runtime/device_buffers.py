@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from types import ModuleType
 from typing import Any
 
@@ -130,12 +130,24 @@ def caller_streams(flats: Sequence[Flat | None], device: int) -> tuple[Callable[
     owners = [at.owner[0] for at in flats if at is not None]
     found: list[Callable[[], int]] = [lambda: int(cupy().cuda.get_current_stream(device).ptr)]
     foreign = [owner for owner in owners if not isinstance(owner, cupy().ndarray)]
-    if any(type(owner).__module__.partition(".")[0] == "torch" for owner in foreign):
+    if any(map(_is_tensor, foreign)):
         torch = sys.modules["torch"]
         found.append(lambda: int(torch.cuda.current_stream(device).cuda_stream))
-    elif foreign:
-        found.append(lambda: 0)  # the default stream, for libraries that have no other
+    found += [partial(_stream, owner) for owner in foreign if not _is_tensor(owner)]
     return tuple(found)
+
+
+def _is_tensor(owner: Any) -> bool:
+    """Whether this is PyTorch's, or a subclass of it."""
+    return any(base.__module__.partition(".")[0] == "torch" for base in type(owner).__mro__)
+
+
+def _stream(owner: Any) -> int:
+    """The stream that an array names; the default one where it names none."""
+    try:
+        return int(owner.__cuda_array_interface__.get("stream") or 0)
+    except Exception:  # it has no interface, or none for this dtype
+        return 0
 
 
 def line(error: Exception) -> str:

@@ -37,10 +37,10 @@ class ndarray:  # noqa: N801
         return {
             "shape": self.shape,
             "typestr": self.dtype.str,
-            "data": (self.data.ptr, False),
+            "data": (self.data.ptr if self.size else 0, False),
             "strides": None if self.flags.c_contiguous else self.strides,
             "version": 3,
-            "stream": 1,
+            "stream": _streams.current().ptr or 1,
         }
 
     def _reach(self) -> np.ndarray:
@@ -94,7 +94,9 @@ def asarray(values: Any, order: str | None = None) -> ndarray:
     if interface is not None:
         address = interface["data"][0]
         at = _memory.find(address)
-        memory = cuda.UnownedMemory(address, 0, values, at.device if at else 0)
+        memory = cuda.UnownedMemory(address, 0, values, at.device if at else _devices.current())
+        if interface.get("stream") is not None:
+            _streams.stream_at(interface["stream"]).synchronize()
         array = ndarray(interface["shape"], interface["typestr"], cuda.MemoryPointer(memory, 0))
         array.strides = interface.get("strides") or array.strides
         return array

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from . import _devices
 
-_numbers = itertools.count(1)
+_numbers = itertools.count(3)  # 1 and 2 are names of the default stream
 streams: dict[int, Stream] = {}
 events: dict[int, Event] = {}
 _nulls: dict[int, Stream] = {}
@@ -87,8 +87,8 @@ class Event:
 
 
 def stream_at(ptr: int) -> Stream:
-    """The stream of a pointer; 0 is the default one of the current device."""
-    if ptr:
+    """The stream of a pointer; 0, 1 and 2 are the default one of the current device."""
+    if ptr > 2:
         return streams[ptr]
     here = _devices.current()
     if here not in _nulls:

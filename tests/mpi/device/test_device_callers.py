@@ -136,8 +136,11 @@ def test_a_tensor_of_pytorch(comm, monkeypatch):
         def __cuda_array_interface__(self):
             raise KeyError("torch.bfloat16")
 
+    class Mine(Tensor):
+        """A user's subclass."""
+
     few = (np.arange(99) % 3).astype(ml_dtypes.bfloat16)
-    x, y = Tensor(few), Tensor(np.zeros_like(few))
+    x, y = Mine(few), Mine(np.zeros_like(few))
     mpicoll.allreduce(x, y, comm=comm)
     assert (read(y.array) == 2 * few).all()
     plan = mpicoll.allreduce_init(x, y, comm=comm)
@@ -147,21 +150,31 @@ def test_a_tensor_of_pytorch(comm, monkeypatch):
     plan.free()
 
 
+class Foreign:
+    """An array that shows nothing but the interface, and in it the stream that it is worked on, or none."""
+
+    def __init__(self, array, stream=None):
+        self.array, self.stream = array, stream
+
+    @property
+    def __cuda_array_interface__(self):
+        return {**self.array.__cuda_array_interface__, "stream": self.stream and self.stream.ptr}
+
+
 @pytest.mark.parametrize("comm", [3], indirect=True)
 def test_memory_of_another_library(comm):
-    class Foreign:
-        """An array that shows nothing but the interface."""
-
-        def __init__(self, array):
-            self.array = array
-
-        @property
-        def __cuda_array_interface__(self):
-            return self.array.__cuda_array_interface__
-
     x, y = cupy.asarray(np.arange(7.0) + comm.rank), cupy.empty(7, "f8")
     mpicoll.allreduce(Foreign(x), Foreign(y), comm=comm)
     assert (read(y) == 3 * np.arange(7.0) + 3).all()
+    for i in range(2):  # a stream for each of the two
+        late = cupy.cuda.Stream(non_blocking=True)
+        plan = mpicoll.allreduce_init(Foreign(x, late if i else None), Foreign(y, None if i else late), comm=comm)
+        for turn in range(2):
+            y.set(np.full(7, np.nan), late)
+            x.set(np.arange(7.0) + comm.rank + turn, late)
+            plan()
+            assert (read(y) == 3 * np.arange(7.0) + 3 + 3 * turn).all()
+        plan.free()
 
 
 @pytest.mark.parametrize("comm", [1, 2], indirect=True)
