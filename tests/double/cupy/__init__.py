@@ -17,7 +17,7 @@ class ndarray:  # noqa: N801
 
     def __init__(self, shape: Any, dtype: Any = float, memptr: Any = None, order: str = "C") -> None:
         self.shape = (shape,) if isinstance(shape, int) else tuple(shape)
-        self.dtype, self.size = np.dtype(dtype), int(np.prod(self.shape, dtype=int))
+        self.dtype, self.size = _known(dtype), int(np.prod(self.shape, dtype=int))
         if memptr is None:
             memptr = cuda.MemoryPointer(cuda.Memory(self.size * self.dtype.itemsize), 0)
         self.data = memptr
@@ -55,7 +55,11 @@ class ndarray:  # noqa: N801
 
     def set(self, values: np.ndarray, stream: Any = None) -> None:
         """Copy from the host, when the stream comes to it."""
-        kept = np.array(values, self.dtype).reshape(self.shape)
+        if not isinstance(values, np.ndarray) or values.dtype != self.dtype:
+            raise TypeError(f"{values!r} cannot be set to {self.dtype} array")
+        if values.shape != self.shape or not (self.flags.c_contiguous or self.flags.f_contiguous):
+            raise ValueError(f"Shape mismatch, or not contiguous: {self.shape} and {values.shape}")
+        kept = values.copy()
         (stream or _streams.current()).launch(lambda: np.copyto(self._reach(), kept))
 
     def get(self, stream: Any = None) -> np.ndarray:
@@ -76,6 +80,15 @@ class ndarray:  # noqa: N801
 
     def __array__(self, *_: object, **__: object) -> np.ndarray:
         raise TypeError("Implicit conversion to a NumPy array is not allowed. Please use `.get()`")
+
+
+def _known(dtype: Any) -> np.dtype:
+    """What an array may be of: CuPy looks a dtype up in a dict first, and has structures, but not all of NumPy's."""
+    hash(dtype)
+    known = np.dtype(dtype)
+    if known.byteorder == ">" or known.hasobject or not (known.kind == "V" or known.str[1:] in KNOWN):
+        raise ValueError(f"Unsupported dtype {known}")
+    return known
 
 
 def _strides(shape: tuple[int, ...], dtype: np.dtype, order: str) -> tuple[int, ...]:

@@ -145,7 +145,7 @@ def test_what_is_refused(comm):
     refused(comm, ValueError, "not contiguous", _init, comm, x[::2], cupy.empty(4, "f4"))
     refused(comm, TypeError, "a user operation does not run in GPU memory", _init, comm, x, x, _mine())
     refused(comm, TypeError, "dtype", _init, comm, x, cupy.empty(8, "f8"))
-    pair = cupy.empty(4, [("value", "f8"), ("index", "i4")])
+    pair = cupy.empty(4, np.dtype([("value", "f8"), ("index", "i4")]))
     refused(comm, TypeError, "MINLOC does not run in GPU memory", _init, comm, MPI.IN_PLACE, pair, MPI.MINLOC)
 
 
