@@ -7,6 +7,7 @@ import sys
 import pytest
 from launching import run
 
+from mpicoll import hardware
 from mpicoll.doctor import child
 
 HEAD = "from mpi4py import MPI; import os, signal, time; r = MPI.COMM_WORLD.rank\nsay = lambda t: "
@@ -24,6 +25,17 @@ def test_host_messages_go_through():
     assert outcome.why == ""
     assert outcome.passed[0] == "two ranks"
     assert outcome.passed[-1] == "MPI_Allreduce on host memory"
+
+
+def test_a_gpu_that_takes_one_process_is_not_tried_by_others(monkeypatch):
+    """They would be refused, which says nothing of its messages."""
+    one = hardware.Gpu(0, "H200", "gpu-0", 1 << 30, "", 0, exclusive=True)
+    monkeypatch.setattr(hardware, "gpus", lambda: hardware.Gpus((one,), "13.0"))
+    monkeypatch.setattr(child, "run", lambda *_: child.Outcome())
+    outcome = child.trial("cuda", 60)
+    assert not outcome.tried
+    assert "takes one process only" in outcome.why
+    assert child.trial("cpu", 60).tried
 
 
 def test_a_trial_that_nobody_ends_ends_itself():

@@ -64,6 +64,23 @@ def test_what_it_refuses(asked, found, said):
     assert "\n" not in str(told.value)
 
 
+@pytest.mark.parametrize(
+    ("kinds", "has"),
+    [
+        ("", False),
+        ("mpi,system", False),
+        ("mpi,system,cuda", True),
+        ("system, CUDA:device", True),
+        ("cuda:host:device,mpi", True),
+        ("cuda:host,cuda:managed", False),  # parts of it that are not the device's
+        ("level_zero:device,rocm", False),
+        ("system:cuda", False),
+    ],
+)
+def test_kinds_of_memory(kinds, has):
+    assert transport._has_cuda(kinds) == has
+
+
 HERE = """
 from mpicoll.runtime.transport import decide, evidence, selected_pml
 print([(one.source, one.verdict, one.detail) for one in evidence()])

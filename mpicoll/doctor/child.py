@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from mpicoll import hardware
 from mpicoll.runtime import mpilib
 
 SAYS = "mpicoll trial: "
@@ -52,6 +53,8 @@ def environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 def trial(device: str, limit_s: float, started: Callable[[int], None] = lambda group: None) -> Outcome:
     """Send messages between two ranks of a child, on host or device buffers."""
+    if device == "cuda" and any(gpu.exclusive for gpu in hardware.gpus().visible):
+        return Outcome(why="a GPU here takes one process only (nvidia-smi shows its compute mode)", tried=False)
     mpirun = launcher()
     if mpirun is None:
         return Outcome(why="no mpirun beside this MPI library or on PATH", tried=False)

@@ -88,7 +88,7 @@ def _kinds() -> Evidence:
     if MPI.Get_version() < (4, 1):
         return Evidence(KINDS, SILENT, f"MPI {MPI.VERSION}.{MPI.SUBVERSION} does not have it")
     told = _kinds_of(MPI.COMM_WORLD.Get_info())
-    if "cuda" not in told.replace(":", ",").split(","):
+    if not _has_cuda(told):
         # The world lists what mpiexec was asked for; support as such shows where it is asked for here.
         info = MPI.Info.Create()
         info[KINDS] = "mpi,system,cuda"
@@ -98,7 +98,15 @@ def _kinds() -> Evidence:
         info.Free()
     if not told:
         return Evidence(KINDS, SILENT, "this MPI does not set it")
-    return Evidence(KINDS, YES if "cuda" in told.replace(":", ",").split(",") else NO, told)
+    return Evidence(KINDS, YES if _has_cuda(told) else NO, told)
+
+
+def _has_cuda(kinds: str) -> bool:
+    """Whether memory of the device is among kinds such as ``system,cuda:device:managed``; bare, a kind is whole."""
+    for kind, *only in (one.strip().lower().split(":") for one in kinds.split(",")):
+        if kind == "cuda" and (not only or "device" in only):
+            return True
+    return False
 
 
 def _kinds_of(info: MPI.Info) -> str:
