@@ -59,6 +59,14 @@ def test_neither_mpi_nor_numpy_is_imported(use):
     assert (done.stdout.strip(), done.stderr) == ("[]", "")
 
 
+@pytest.mark.parametrize("module", ["doctor.trial", "doctor.examine", "bench.__main__", "bench.memory"])
+def test_a_program_that_takes_a_gpu_has_not_started_mpi(module):
+    """MPI looks for what is near the GPU when it starts, and it starts when mpi4py.MPI is imported."""
+    check = f"import sys, mpicoll.{module}\nprint('mpi4py.MPI' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    assert (done.stdout.strip(), done.stderr) == ("False", "")
+
+
 def test_all_public_names_are_there():
     check = "import mpicoll\nprint([n for n in mpicoll.__all__ if not hasattr(mpicoll, n) or n not in dir(mpicoll)])"
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, timeout=60, cwd=ROOT)

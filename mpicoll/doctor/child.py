@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from mpicoll import hardware
-from mpicoll.runtime import mpilib
 
 SAYS = "mpicoll trial: "
 REDUCTION = "MPI_Allreduce"
@@ -34,6 +33,8 @@ class Outcome:
 
 def launcher() -> str | None:
     """The mpirun that belongs to the library that this process has loaded, as far as its place tells."""
+    from mpicoll.runtime import mpilib  # starts MPI: the child has this module too, and its GPU to choose before
+
     bins = [os.path.join(os.path.dirname(os.path.dirname(mpilib.path())), "bin")] if mpilib.path() else []
     for folder in [*bins, os.path.dirname(sys.executable)]:
         for name in ("mpirun", "mpiexec"):
