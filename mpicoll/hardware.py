@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-COMPUTE_MODE = 20  # CU_DEVICE_ATTRIBUTE_COMPUTE_MODE; 0 takes any number of processes
 LATEST_CUDA = 13  # the newest generation of CUDA that CuPy and UCX have wheels for
 
 
@@ -102,10 +101,7 @@ def _numa(device: str) -> int | None:
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU as this process sees it; ``index`` counts the visible ones, ``uuid`` tells one from another on a host.
-
-    ``exclusive``: it takes one process, or is set to take none.
-    """
+    """A GPU as this process sees it; ``index`` counts the visible ones, ``uuid`` tells one from another on a host."""
 
     index: int
     name: str
@@ -113,7 +109,6 @@ class Gpu:
     nbytes: int
     bus: str
     numa: int | None
-    exclusive: bool = False
 
 
 @dataclass(frozen=True)
@@ -154,7 +149,7 @@ def gpus(driver: Any = None) -> Gpus:
 
 
 def _gpu(driver: Any, index: int) -> Gpu:
-    device, nbytes, mode = ctypes.c_int(), ctypes.c_size_t(), ctypes.c_int()
+    device, nbytes = ctypes.c_int(), ctypes.c_size_t()
     name, bus, uuid = ctypes.create_string_buffer(100), ctypes.create_string_buffer(32), (ctypes.c_ubyte * 16)()
     driver.cuDeviceGet(ctypes.byref(device), index)
     driver.cuDeviceGetName(name, 100, device)
@@ -162,9 +157,7 @@ def _gpu(driver: Any, index: int) -> Gpu:
     driver.cuDeviceGetPCIBusId(bus, 32, device)
     getter = getattr(driver, "cuDeviceGetUuid_v2", None) or driver.cuDeviceGetUuid  # the newer one tells MIG slices
     getter(ctypes.byref(uuid), device)
-    driver.cuDeviceGetAttribute(ctypes.byref(mode), COMPUTE_MODE, device)
     where = bus.value.decode().lower()
     told = text(f"{sysfs()}/bus/pci/devices/{where}/numa_node")
     numa = int(told) if told.isdecimal() else None
-    shown = name.value.decode(errors="replace")
-    return Gpu(index, shown, bytes(uuid).hex(), nbytes.value, where, numa, mode.value != 0)
+    return Gpu(index, name.value.decode(errors="replace"), bytes(uuid).hex(), nbytes.value, where, numa)

@@ -168,10 +168,6 @@ class Driver(SimpleNamespace):
     def cuDeviceGetPCIBusId(self, bus, size, device):
         bus.value = b"0000:0A:00.0"
 
-    def cuDeviceGetAttribute(self, value, attribute, device):
-        assert attribute == 20  # the compute mode; 3: exclusive
-        self.put(value, ctypes.c_int, 3 * device.value)
-
     def cuDeviceGetUuid(self, uuid, device):
         ctypes.cast(uuid, ctypes.POINTER(ctypes.c_ubyte))[15] = device.value
 
@@ -182,7 +178,6 @@ def test_gpus_by_local_rank():
     assert found.visible[1].name == "NVIDIA H200"
     assert found.visible[1].nbytes == 140 << 30
     assert found.visible[1].uuid.endswith("01")
-    assert [gpu.exclusive for gpu in found.visible] == [False, True]
     assert [found.of(local).index for local in range(4)] == [0, 1, 0, 1]
     one = hardware.gpus(Driver(count=1))  # a rank that sees one GPU only takes that one
     assert [one.of(local).index for local in range(4)] == [0, 0, 0, 0]

@@ -7,7 +7,6 @@ import sys
 import pytest
 from launching import run
 
-from mpicoll import hardware
 from mpicoll.doctor import child
 
 HEAD = "from mpi4py import MPI; import os, signal, time; r = MPI.COMM_WORLD.rank\nsay = lambda t: "
@@ -27,14 +26,16 @@ def test_host_messages_go_through():
     assert outcome.passed[-1] == "MPI_Allreduce on host memory"
 
 
-def test_a_gpu_that_takes_one_process_is_not_tried_by_others(monkeypatch):
-    """They would be refused, which says nothing of its messages."""
-    one = hardware.Gpu(0, "H200", "gpu-0", 1 << 30, "", 0, exclusive=True)
-    monkeypatch.setattr(hardware, "gpus", lambda: hardware.Gpus((one,), "13.0"))
-    monkeypatch.setattr(child, "run", lambda *_: child.Outcome())
+@pytest.mark.parametrize("script", ["#!/bin/sh\nexit 213\n", "#!/bin/sh\necho 'mpicoll trial: failed worlds of 1'\n"])
+def test_ranks_that_do_not_come_up_have_tried_no_device_messages(script, monkeypatch, tmp_path):
+    """As where a launcher starts no other below it: a transport is not refused for that."""
+    mpirun = tmp_path / "mpirun"
+    mpirun.write_text(script)
+    mpirun.chmod(0o755)
+    monkeypatch.setattr(child, "launcher", lambda: str(mpirun))
     outcome = child.trial("cuda", 60)
     assert not outcome.tried
-    assert "takes one process only" in outcome.why
+    assert outcome.why in ("ended with status 213 in: start of two ranks", "worlds of 1")
     assert child.trial("cpu", 60).tried
 
 
