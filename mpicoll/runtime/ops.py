@@ -56,6 +56,12 @@ class Operation:
     combine: Callable[[np.ndarray, np.ndarray, np.ndarray], Call]
     average: bool = False
     quiet: bool = False  # floating-point flags are to be ignored: a library must not warn, or raise, in mid-message
+    user: MPI.Op | None = None  # the user's own, who may free it
+
+    def live(self) -> None:
+        """RuntimeError: its user has freed it, which must be known before the first message of a plan."""
+        if self.user == MPI.OP_NULL:
+            raise RuntimeError("the user operation of this plan was freed: free it after its plans")
 
 
 def operation(op: Any, dtype: np.dtype, on_device: bool = False, datatype: MPI.Datatype | None = None) -> Operation:
@@ -84,14 +90,14 @@ def operation(op: Any, dtype: np.dtype, on_device: bool = False, datatype: MPI.D
     if not is_user(op):
         raise TypeError(f"op {name_of(op)} cannot reduce: pass MPI.SUM, MPI.MAX, ... or mpicoll.AVG")
     if datatype is not None:
-        return Operation("user", op.Is_commutative(), partial(_user, op, datatype))
+        return Operation("user", op.Is_commutative(), partial(_user, op, datatype), user=op)
     known = dtype.kind in "biufc" and dtype.isnative
     _need(known, "a user operation", dtype, "dtypes that MPI knows, in this machine's byte order")
     try:
         datatype = MPI.Datatype.fromcode(dtype.char)
     except ValueError:
         raise TypeError(f"a user operation cannot take dtype {dtype}: this MPI has no type for it") from None
-    return Operation("user", op.Is_commutative(), partial(_user, op, datatype))
+    return Operation("user", op.Is_commutative(), partial(_user, op, datatype), user=op)
 
 
 def is_user(op: Any) -> bool:

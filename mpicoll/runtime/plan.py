@@ -52,6 +52,7 @@ class Plan(AsPrequest, partial):
     _at: int | None  # the next call; None when not started, and the number of calls when through but not waited for
     _free: weakref.finalize
     _run: Callable[..., Any]
+    _check: Callable[[], None] | None  # what a start needs
 
     def _together(self) -> None:
         """Run while other plans are started: they advance too."""
@@ -59,11 +60,13 @@ class Plan(AsPrequest, partial):
         self.wait()
 
     def start(self) -> None:
-        """Begin: what needs no waiting is done. RuntimeError: already started, or freed."""
+        """Begin: what needs no waiting is done. RuntimeError: already started, or freed; or its operation is."""
         if self._at is not None:
             raise RuntimeError(f"{self!r} is started already: wait for it first")
         if not self._free.alive:
             _refuse(repr(self))
+        if self._check is not None:
+            self._check()
         self._at, self._thread = 0, threading.get_ident()
         _outstanding.append(self)
         self._run(self._advance)
@@ -139,8 +142,10 @@ def make_plan(
     """
     binder = place.binder(private.comm, operation, tag)
     calls, tests = binder.bind(place.steps)
-    calls = [*around[0], *calls, *around[1]]
-    tests = {len(around[0]) + at: test for at, test in tests.items()}
+    check = operation.live if operation is not None and operation.user is not None else None
+    before = [*([check] if check else []), *around[0]]
+    calls = [*before, *calls, *around[1]]
+    tests = {len(before) + at: test for at, test in tests.items()}
     run, resume = place.runners(operation)
     itself: list[weakref.ref[Plan]] = []  # weakly: a plan that nobody holds frees its requests at once
     plan = Plan(run, _bound(calls, lambda: itself[0]()._together()))  # type: ignore[union-attr]
@@ -148,7 +153,7 @@ def make_plan(
     vars(plan).update(facts, size=private.size, messages=binder.sends, _keep=(keep, place.keep))
     vars(plan).update(transport=place.transport.name, transport_why=place.transport.why)
     plan._calls, plan._tests, plan._at = calls, tests, None
-    plan._run = resume
+    plan._run, plan._check = resume, check
     plan._free = weakref.finalize(plan, _release, binder.requests, private.live, tag)
     private.plans.add(plan)
     return plan

@@ -115,3 +115,23 @@ def test_a_freed_operation_is_refused_even_when_its_plan_is_cached(comm):
     mpicoll.allreduce(x, y, op, comm)
     op.Free()
     refused(comm, TypeError, "cannot reduce", mpicoll.allreduce, x, y, op, comm)
+
+
+@pytest.mark.parametrize("comm", [1, 2, 3], indirect=True)
+@pytest.mark.parametrize("name", ["recursive_doubling", "binomial_tree"])
+def test_a_plan_whose_operation_was_freed_sends_nothing(comm, name):
+    """A rank that finds it in mid-message leaves the others waiting."""
+    op = MPI.Op.Create(into(np.add), commute=True)
+    x, y, other = np.ones(4, "i8"), np.empty(4, "i8"), np.ones(4, "i8")
+    plan = mpicoll.allreduce_init(x, y, op, comm, algorithm=name)
+    beside = mpicoll.allreduce_init(MPI.IN_PLACE, other, comm=comm)
+    plan()
+    assert (y == comm.size).all()
+    op.Free()
+    for begin in (plan, plan.start):
+        refused(comm, RuntimeError, "the user operation of this plan was freed", begin)
+    beside.start()
+    refused(comm, RuntimeError, "the user operation of this plan was freed", plan)
+    beside.wait()
+    assert (other == comm.size).all()
+    plan.free()
