@@ -55,7 +55,7 @@ def _some(series: Sequence[Series], levels: bool) -> list[Series]:
 
 
 def _flat(one: Series, levels: bool) -> bool:
-    return look(one.collective, one.algorithm, one.size, one.nodes if levels else None).flat is not None
+    return look(one.collective, one.algorithm, one.size, one.nodes, levels).flat is not None
 
 
 class _Search:

@@ -14,7 +14,7 @@ from mpicoll.schedule.price import shape
 
 from .cells import blocks
 from .fit import Fit, fit_table
-from .predict import predict
+from .predict import most_a_node, predict
 
 DRAWS = 200
 DEAR = 12_000  # messages of a schedule; more than so many are not looked at one by one
@@ -41,22 +41,24 @@ class Curves:
         cells = self.fit.cells
         return cells[cells["collective"] != "calibration"] if len(cells) else cells
 
-    def curve(self, collective: str, algorithm: str, size: int, nodes: int, nbytes: Sequence[float]) -> Curve:
+    def curve(self, collective: str, algorithm: str, size: int, nodes: Nodes | None, nbytes: Sequence[float]) -> Curve:
         """The time of an algorithm of ours, or of a library's as "mpi:default".
 
+        ``nodes``: the node of each rank; None: as many ranks on each as the runs had.
         Of very many messages all count as leaving their node, so that ranks do alike and one speaks for all.
         ValueError: there is no such, not on these ranks, or too large to look at.
         """
-        placed = blocks(size, nodes)
         ours = (collective, algorithm) not in self.fit.forms and self.fit.model is not None
-        if ours and _messages(collective, algorithm, size, placed) > DEAR:
-            placed = tuple(range(size))
-        found = predict(self.fit, collective, algorithm, placed, nbytes)
+        if ours and nodes is None and (per_node := most_a_node(self.fit.cells)):
+            nodes = blocks(size, -(-size // per_node))
+        if ours and _messages(collective, algorithm, size, nodes) > DEAR:
+            nodes = tuple(range(size))
+        found = predict(self.fit, collective, algorithm, size if nodes is None else nodes, nbytes)
         return Curve(found.seconds * 1e6, found.low * 1e6, found.high * 1e6, found.extrapolated)
 
 
 @lru_cache(maxsize=1024)
-def _messages(collective: str, algorithm: str, size: int, nodes: Nodes) -> int:
+def _messages(collective: str, algorithm: str, size: int, nodes: Nodes | None) -> int:
     """About as many as there are. ValueError: too many, and ranks do not do alike."""
     known = find(collective, algorithm)
     schedule = known.schedule(size, nodes=nodes)

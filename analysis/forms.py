@@ -114,7 +114,7 @@ class FormFit:
     def _nodes(self, size: int, nodes: int | None, count: int) -> np.ndarray | None:
         if self.frame["nodes"].isna().any():
             return None
-        per_node = int((self.frame["size"] / self.frame["nodes"]).max())
+        per_node = ceil((self.frame["size"] / self.frame["nodes"]).max())
         return np.full(count, nodes or -(-size // per_node))
 
 

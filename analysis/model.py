@@ -98,8 +98,7 @@ class Model:
         if series.collective == "calibration":
             _calibration(series, found, nbytes, past, self)
             return found
-        nodes = series.nodes if self.levels else None
-        looked = look(series.collective, series.algorithm, series.size, nodes)
+        looked = look(series.collective, series.algorithm, series.size, series.nodes, self.levels)
         made = counts(looked, nbytes, self.costs, past * self.theta[BEYOND])
         found[:, PER_CALL] = 1
         found[:, LEVEL] = made[:, :REDUCED]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
 from typing import NamedTuple
 
 import numpy as np
@@ -53,8 +54,7 @@ def predict(
         raise ValueError(f"no row of a plan of ours: {algorithm} cannot be predicted{_known(fit)}")
     if ":" in algorithm and algorithm.partition(":")[0] in LIBRARIES:
         raise ValueError(f"{algorithm} of {collective} is not in the runs{_known(fit)}")
-    if nodes is None and fit.model.levels:
-        per_node = int((fit.cells["size"] / fit.cells["nodes"]).max())  # as many as the runs had
+    if nodes is None and (per_node := most_a_node(fit.cells)):
         nodes = blocks(size, -(-size // per_node))
     series = Series(collective, algorithm, size, nodes, sizes, np.arange(len(sizes)))
     rows = fit.model.rows(series)
@@ -64,6 +64,14 @@ def predict(
     own = timed & (fit.cells["algorithm"] == algorithm).to_numpy()
     spread = _spread(fit.ratios[own if own.sum() >= FEWEST else timed])
     return _within(seconds, low, high, spread, _far(fit.cells[timed], size, sizes))
+
+
+def most_a_node(cells: pd.DataFrame) -> int | None:
+    """The most ranks a node that the runs had; None where they were on one node, or it is not known."""
+    nodes = cells["nodes"]
+    if nodes.isna().any() or (nodes == 1).all():
+        return None
+    return ceil((cells["size"] / nodes).max())
 
 
 def _within(

@@ -79,11 +79,12 @@ class Looked:
 
 
 @lru_cache(maxsize=KEPT)
-def look(collective: str, algorithm: str, size: int, nodes: Nodes | None) -> Looked:
-    """Look at every message once. ValueError: no such algorithm."""
+def look(collective: str, algorithm: str, size: int, nodes: Nodes | None, levels: bool = True) -> Looked:
+    """Look at every message once; without ``levels`` none counts as inside a node. ValueError: no such algorithm."""
     if size > MOST:
         raise ValueError(f"{size} ranks: every message of {algorithm} is looked at, on up to {MOST} ranks")
-    schedule = find(collective, algorithm).schedule(size, nodes=nodes)
+    schedule = find(collective, algorithm).schedule(size, nodes=nodes)  # nodes make it what it is, whatever the levels
+    nodes = nodes if levels else None
     shapes = sampled(schedule, nodes) or alike(schedule.programs(), size, nodes)
     if shapes is None:
         steps = tuple(_steps(schedule, nodes))

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 pytest.importorskip("scipy")
 pytest.importorskip("pandas")
 
-from made import SIZES, TRUE, TWO, made
+from made import SIZES, TRUE, TWO, made, model
 
 from analysis.__main__ import main
 from analysis.fit import fit_table
-from analysis.model import COLUMNS, Breaks
+from analysis.model import COLUMNS, Breaks, Series
 from analysis.walk import Costs, counts, look
 from mpicoll.runtime import tuning as runtime
 from mpicoll.schedule import Network, algorithms, find, price
@@ -85,6 +85,17 @@ def test_the_walk_is_that_of_the_price(name, size, per_node, cyclic, exponents):
     programs = schedule.programs()
     expected = [price(schedule, network, n, nodes, programs).seconds for n in SIZES]
     assert counts(look("allreduce", name, size, nodes), np.array(SIZES), costs) @ costs.array == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", ["torus", "hierarchical", "ring"])
+@pytest.mark.parametrize("nodes", [None, (0, 0, 0, 0), (0, 1, 2, 3), (0, 0, 1, 1)])
+def test_one_level_of_the_schedule_that_ran(name, nodes):
+    """What an algorithm does on its nodes it does, also where alpha and beta are the same inside and across."""
+    network = Network(3e-6, 2e-10, 8e-11, 7e-7)
+    schedule = find("allreduce", name).schedule(4, nodes=nodes)
+    series = Series("allreduce", name, 4, nodes, np.array(SIZES, float), np.arange(len(SIZES)))
+    expected = [price(schedule, network, n).seconds for n in SIZES]
+    assert model(TRUE).rows(series) @ model(TRUE).theta == pytest.approx(expected)
 
 
 def test_the_protocol_switches():

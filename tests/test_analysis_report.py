@@ -18,9 +18,25 @@ import pandas as pd
 
 from analysis.__main__ import main
 from analysis.load import load
-from analysis.report.data import MPI, Point, apart, factor, key, ratios, shown, speedups, split, winners
-from analysis.report.maps import abbreviations
-from analysis.report.style import human, microseconds
+from analysis.report.data import (
+    MPI,
+    Case,
+    Place,
+    Point,
+    apart,
+    factor,
+    key,
+    places,
+    ratios,
+    shown,
+    speedups,
+    split,
+    winners,
+)
+from analysis.report.lines import scaling as scaling_of
+from analysis.report.lines import time as time_of
+from analysis.report.maps import abbreviations, traffic
+from analysis.report.style import Look, human, microseconds
 
 
 def page(tmp_path, *argv: str) -> str:
@@ -240,8 +256,64 @@ def test_a_winner_is_always_shown():
     assert {MPI, "late", "a0"} <= set(shown(series, 4))
 
 
+def changed(tmp_path, name: str, size: int, **change) -> pd.DataFrame:
+    """A launch of which every record is changed so."""
+    file = Path(run_file(tmp_path / name, size, sizes=(8, 2097152)))
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    file.write_text("".join(json.dumps(line | change) + "\n" for line in lines))
+    return load([str(file)])
+
+
+def test_runs_that_are_not_alike_are_not_one_series(tmp_path):
+    """As many ranks on other nodes, or started otherwise, are another case, and only where there are several."""
+    two, here = changed(tmp_path, "a", 4), changed(tmp_path, "b", 4, nodes=1, ranks=None)
+    late = changed(tmp_path, "c", 4, sync="window")
+    frame = pd.concat([changed(tmp_path, "d", 2), two, here, late]).reset_index(drop=True)
+    cases = split(frame)
+    assert [(str(case).partition("sum")[2], list(by_size)) for case, by_size in cases.items()] == [
+        ("", [2]),
+        (" on 2 nodes", [4]),
+        (" on 1 node", [4]),
+        (" on 2 nodes started at a common time", [4]),
+    ]
+    where = {str(case).partition("sum")[2]: place.nodes for (case, _), place in places(frame).items()}
+    assert where[" on 2 nodes"] == (0, 0, 1, 1)
+    assert where[" on 1 node"] == (0, 0, 0, 0)
+
+
+def test_ranks_that_share_cores_have_no_curve_of_others(tmp_path):
+    crowded = [{"rank": r, "host": "a", "node": 0, "cores": [0, 1], "cpu": "a CPU"} for r in range(4)]
+    frame = pd.concat([changed(tmp_path, "a", 2), changed(tmp_path, "b", 4, nodes=1, ranks=crowded)])
+    assert {size: place.odd for (_, size), place in places(frame.reset_index(drop=True)).items()} == {2: False, 4: True}
+
+
+def test_traffic_of_two_levels_is_that_on_the_nodes():
+    drawn = traffic(Case("allreduce", "", "", False), 8, (0, 0, 1, 1, 2, 2, 3, 3), "torus", 8)
+    assert {to for source, to, _ in drawn.rows if source == 0} == {1, 2, 6}
+    assert "fastest of ours" in drawn.caption
+
+
+@pytest.mark.parametrize("ranks", [(64, 128), (2048, 4096)])
+def test_every_axis_has_figures(ranks):
+    """Less than a power of ten on it, one point, more ranks than the forecast goes to."""
+    case = Case("allreduce", "", "sum", False)
+    by_size = {p: {MPI: [Point(8, 20.0 + i)]} for i, p in enumerate(ranks)}
+    for drawn in (
+        scaling_of(case, by_size, 8, Look(), None, {(case, p): Place(None, False) for p in ranks}),
+        time_of(case, ranks[0], by_size[ranks[0]], Look(), {}, [8.0]),
+    ):
+        drawn.figure.draw_without_rendering()
+        for axis in (drawn.figure.axes[0].xaxis, drawn.figure.axes[0].yaxis):
+            low, high = axis.get_view_interval()
+            assert [
+                t
+                for t in axis.get_ticklabels()
+                if t.get_text() and low <= t.get_position()[axis.axis_name == "y"] <= high
+            ]
+
+
 def test_words():
-    assert [human(n) for n in (8, 1000, 1 << 10, 3 << 19, 1 << 30)] == ["8", "1e+03", "1K", "1.5M", "1G"]
+    assert [human(n) for n in (8, 1000, 1 << 10, 3 << 19, 1 << 30)] == ["8", "1000", "1K", "1.5M", "1G"]
     assert [microseconds(t) for t in (0.5, 12.34, 1500, 2.5e6)] == ["0.5 µs", "12.3 µs", "1.5 ms", "2.5 s"]
     names = abbreviations(["recursive_doubling", "ring", "reverse_direct", "rabenseifner", "MPI call"])
     assert len(set(names.values())) == len(names)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from ..cells import one_device
+from ..cells import blocks, one_device
 from ..curves import curves
 from ..facts import facts
 from ..load import files, load_file
@@ -142,10 +142,11 @@ def _modelled(table: pd.DataFrame, calibrations: pd.DataFrame, target: str, libr
             continue
         by_size = {}
         for size, cells in part.groupby("size"):
-            nodes = cells["nodes"].fillna(1).astype(int).max()
+            known = cells["nodes"].dropna()
+            nodes = blocks(int(size), int(known.max())) if len(known) else None
             sizes = sorted({int(nbytes) for nbytes in cells["nbytes"]})
             seconds = {
-                theirs: dict(zip(sizes, model.curve(str(call), name, int(size), int(nodes), sizes).time_us.tolist()))
+                theirs: dict(zip(sizes, model.curve(str(call), name, int(size), nodes, sizes).time_us.tolist()))
                 for theirs, name in same[str(call)].items()
             }
             by_size[int(size)] = modelled(seconds)

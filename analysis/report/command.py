@@ -6,7 +6,7 @@ import argparse
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,7 +20,7 @@ from ..load import files, load_file, not_over
 from ..progress import bar
 from ..samples import COLLECTIVES, Asked, Found, RefusedError, table
 from . import lines, maps
-from .data import MPI, Case, Series, compared, is_ours, key, shown, sizes, split, winners
+from .data import MPI, Case, Place, Series, compared, is_ours, key, places, shown, sizes, split, winners
 from .page import page
 from .style import RC, Drawn, Look
 
@@ -46,6 +46,7 @@ class Report:
     found: list[Found]
     runs: list[Facts]
     cases: dict[Case, dict[int, Series]]
+    places: dict[tuple[Case, int], Place]
     model: Curves | None
     why_no_model: str
     sections: list[Section]
@@ -64,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
             found.append(load_file(name, asked))
         frame = table(found)
         model, why = _model(frame, table(found, "calibrations"), lambda part, _: show(0.3 + 0.2 * part, "fitting"))
-        report = Report(found, facts(one.file for one in found), split(frame), model, why, [])
+        report = Report(found, facts(one.file for one in found), split(frame), places(frame), model, why, [])
         import matplotlib as mpl
 
         with mpl.rc_context(RC):
@@ -140,14 +141,13 @@ def _draw(report: Report, show: Progress) -> None:
 
 def _one_case(report: Report, case: Case, by_size: Mapping[int, Series], look: Look) -> None:
     measured = [size for size in by_size if size > 1]
-    per_node = _per_node(report, measured)
     if any(len(compared(series)) > 1 for series in by_size.values()):
         overview = [maps.wins(case, by_size, look)]
-        overview += [one for one in [_traffic(case, by_size)] if one]
+        overview += [one for one in [_traffic(report, case, by_size)] if one]
         report.sections.append(Section(f"Which algorithm: {case}", _told(by_size), overview))
     for size in sorted(by_size, reverse=True):
         series = by_size[size]
-        grid, predicted = _predicted(report.model, case, size, series, per_node)
+        grid, predicted = _predicted(report.model, case, size, series, report.places[case, size])
         figures: list[Drawn | None] = [
             lines.time(case, size, series, look, predicted, grid),
             lines.bandwidth(case, size, series, look, predicted, grid),
@@ -162,7 +162,7 @@ def _one_case(report: Report, case: Case, by_size: Mapping[int, Series], look: L
         often = Counter(nbytes for some in at for nbytes in some)
         all_sizes = sorted(nbytes for nbytes, times in often.items() if times == max(often.values()))
         chosen = dict.fromkeys((all_sizes[0], all_sizes[len(all_sizes) // 2], all_sizes[-1]))
-        drawn = [lines.scaling(case, by_size, n, look, report.model, per_node) for n in chosen]
+        drawn = [lines.scaling(case, by_size, n, look, report.model, report.places) for n in chosen]
         text = (
             "The forecast supposes that more nodes are like those measured." if report.model is not None
             else f"No forecast: {report.why_no_model}."
@@ -174,33 +174,27 @@ def _one_case(report: Report, case: Case, by_size: Mapping[int, Series], look: L
 
 
 def _predicted(
-    model: Curves | None, case: Case, size: int, series: Series, per_node: int
+    model: Curves | None, case: Case, size: int, series: Series, place: Place
 ) -> tuple[list[float], dict[str, Curve]]:
     """The model's curves of what a figure shows of ours, and the bytes that they are at."""
     known = sizes(series.values())
     grid = np.geomspace(known[0], known[-1], GRID).tolist() if len(known) > 1 else [float(known[0])]
     found: dict[str, Curve] = {}
-    for name in shown(series, lines.MOST) if model is not None and size > 1 else ():
+    for name in shown(series, lines.MOST) if model is not None and size > 1 and not place.odd else ():
         try:
-            found[name] = model.curve(case.collective, key(name), size, max(1, -(-size // per_node)), grid)  # type: ignore[union-attr]
+            found[name] = model.curve(case.collective, key(name), size, place.nodes, grid)  # type: ignore[union-attr]
         except ValueError:  # a name of an older version
             continue
     return grid, found
 
 
-def _per_node(report: Report, measured: Sequence[int]) -> int:
-    """Ranks a node in the largest run whose nodes are known; else all on one."""
-    known = [run for run in report.runs if run.size == max(measured, default=0) and run.hosts]
-    return max(1, -(-known[-1].size // known[-1].nodes)) if known else max(measured, default=1)
-
-
-def _traffic(case: Case, by_size: Mapping[int, Series]) -> Drawn | None:
+def _traffic(report: Report, case: Case, by_size: Mapping[int, Series]) -> Drawn | None:
     """Of our fastest plan at the largest size, on the most ranks that a matrix can show."""
     for size in sorted((size for size in by_size if 1 < size <= maps.MATRIX_UP_TO), reverse=True):
         for nbytes in reversed(sizes(by_size[size].values())):
             ours = [(p.time_us, n) for n, ps in by_size[size].items() if is_ours(n) for p in ps if p.nbytes == nbytes]
             if ours:
-                return maps.traffic(case, size, key(min(ours)[1]), nbytes)
+                return maps.traffic(case, size, report.places[case, size].nodes, key(min(ours)[1]), nbytes)
     return None
 
 

@@ -8,6 +8,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from mpicoll.schedule import Nodes
+
+from ..cells import placed
+
 MPI = "MPI call"
 BEST = "best MPI algorithm"
 STAGED = " (staged)"  # behind the name of what went through the host's memory
@@ -15,17 +19,21 @@ NEAR = 0.05  # without intervals, two are told apart when they differ by more th
 
 
 class Case(NamedTuple):
-    """What is compared with each other: one collective on one type, operation and place of the result."""
+    """What is compared with each other: one collective on one type, operation and place of the result.
+
+    ``setting``: what else tells runs on as many ranks apart: their nodes, how an iteration starts, shared cores.
+    """
 
     collective: str
     dtype: str
     op: str
     in_place: bool
     device: str = "cpu"
+    setting: str = ""
 
     def __str__(self) -> str:
         words = [self.collective, self.dtype, "" if self.op == "none" else self.op, "in place" if self.in_place else ""]
-        words += ["" if self.device == "cpu" else f"on {self.device}"]
+        words += ["" if self.device == "cpu" else f"on {self.device}", self.setting]
         return " ".join(word for word in words if word)
 
 
@@ -45,8 +53,40 @@ class Point(NamedTuple):
 Series = dict[str, list[Point]]  # name -> points, ascending in bytes
 
 
+class Place(NamedTuple):
+    """Where the ranks of a case and size are; ``odd``: they share cores, and those of other runs do not."""
+
+    nodes: Nodes | None
+    odd: bool
+
+
+KEYS = ["collective", "dtype", "op", "in_place", "device", "setting", "size"]
+
+
 def split(table: pd.DataFrame) -> dict[Case, dict[int, Series]]:
     """Case -> number of ranks -> series. Rows without a number of ranks are under 0."""
+    found: dict[Case, dict[int, Series]] = {}
+    for (*case, size, name), part in _named(table).groupby([*KEYS, "name"], sort=False):
+        found.setdefault(Case(*case), {}).setdefault(int(size), {})[str(name)] = _points(part)
+    for by_size in found.values():
+        for series in by_size.values():
+            _best_of_mpi(series)
+    return {case: dict(sorted(by_size.items())) for case, by_size in found.items()}
+
+
+def places(table: pd.DataFrame) -> dict[tuple[Case, int], Place]:
+    """Of each case and number of ranks."""
+    crowded = table["crowded"].fillna(False).astype(bool)
+    found = {}
+    for (*case, size), part in _named(table).assign(odd=crowded & (not crowded.all())).groupby(KEYS, sort=False):
+        told = part[part["nodes"].notna()]
+        nodes = placed(int(size), told["nodes"].iloc[0], told["placement"].iloc[0]) if len(told) else None
+        found[Case(*case), int(size)] = Place(nodes, bool(part["odd"].all()))
+    return found
+
+
+def _named(table: pd.DataFrame) -> pd.DataFrame:
+    """With the name of its series, and with what a case is made of."""
     named = table.assign(
         name=[_name(*row) for row in zip(table["library"], table["algorithm"], table["call"], table["device"])],
         dtype=table["dtype"].fillna(""),
@@ -54,16 +94,18 @@ def split(table: pd.DataFrame) -> dict[Case, dict[int, Series]]:
         in_place=table["in_place"].fillna(False).astype(bool),
         size=table["size"].fillna(0).astype(int),
         device=table["device"].fillna("cpu").str.partition(" ")[0],
+        setting=[_setting(*row) for row in zip(*(table[name] for name in ("nodes", "placement", "sync", "crowded")))],
     )
-    found: dict[Case, dict[int, Series]] = {}
-    keys = ["collective", "dtype", "op", "in_place", "device", "size", "name"]
-    for (collective, dtype, op, in_place, device, size, name), part in named.groupby(keys, sort=False):
-        case = Case(str(collective), str(dtype), str(op), bool(in_place), str(device))
-        found.setdefault(case, {}).setdefault(int(size), {})[str(name)] = _points(part)
-    for by_size in found.values():
-        for series in by_size.values():
-            _best_of_mpi(series)
-    return {case: dict(sorted(by_size.items())) for case, by_size in found.items()}
+    several = named.groupby([key for key in KEYS if key != "setting"])["setting"].transform("nunique") > 1
+    return named.assign(setting=named["setting"].where(several, ""))
+
+
+def _setting(nodes: object, placement: object, sync: object, crowded: object) -> str:
+    words = [] if pd.isna(nodes) else [f"on {nodes} node{'s' if nodes != 1 else ''}"]
+    words += [] if pd.isna(placement) else ["not in blocks"]
+    words += ["started at a common time"] if not pd.isna(sync) and sync == "window" else []
+    words += ["sharing cores"] if not pd.isna(crowded) and crowded else []
+    return " ".join(words)
 
 
 def _name(library: object, algorithm: object, call: object, device: object) -> str:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..curves import Curve, Curves
-from .data import MPI, Case, Point, Series, compared, factor, is_ours, key, shown, sizes, speedups, winners
+from .data import MPI, Case, Place, Point, Series, compared, factor, is_ours, key, shown, sizes, speedups, winners
 from .style import Drawn, Look, Mark, bytes_axis, human, legend, microseconds, sheet
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from mpicoll.schedule import Nodes
 
 MOST = 8  # series in one figure
 FORECAST_TO = 1024  # ranks
@@ -101,7 +103,9 @@ def speedup(case: Case, size: int, series: Series, look: Look) -> Drawn | None:
     bytes_axis(axes, sizes(kept.values()))
     axes.set_yscale("log", base=2)
     low, high = axes.get_ylim()
-    ticks = [t for t in (1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 1, 1.5, 2, 3, 4, 8, 16, 32) if low <= t <= high]
+    step = max(1, round(np.log2(high / low) / 8))  # powers of two, all or some; where there is room those between
+    between = (3 / 4, 1.5, 3) if high < 16 * low else ()
+    ticks = sorted(t for t in (*(2.0 ** (i * step) for i in range(-9, 10)), *between) if low <= t <= high)
     axes.set_yticks(ticks, [f"{t:.3g}x" for t in ticks])
     axes.set_ylabel("speed-up over the MPI call")
     axes.grid(alpha=0.3)
@@ -113,21 +117,27 @@ def speedup(case: Case, size: int, series: Series, look: Look) -> Drawn | None:
 
 
 def scaling(
-    case: Case, by_size: Mapping[int, Series], nbytes: int, look: Look, model: Curves | None, per_node: int
+    case: Case,
+    by_size: Mapping[int, Series],
+    nbytes: int,
+    look: Look,
+    model: Curves | None,
+    places: Mapping[tuple[Case, int], Place],
 ) -> Drawn:
-    """Time against ranks at one size, with the forecast to FORECAST_TO."""
+    """Time against ranks at one size, with the forecast to FORECAST_TO: measured ranks where they are."""
     names = list(dict.fromkeys(n for series in by_size.values() for n in _best(series, nbytes)))[:5]
     drawn = sheet()
     axes = drawn.add_subplot()
     marks, rows = [], []
     ranks = [p for p in by_size if p > 1]
-    grid = sorted({*ranks, *(1 << i for i in range(1, 11))} & set(range(min(ranks), FORECAST_TO + 1)))
+    grid = sorted({*ranks, *(1 << i for i in range(1, 11) if min(ranks) < 1 << i <= FORECAST_TO)})
+    where = {p: places[case, p].nodes for p in ranks}
     for i, name in enumerate(names):
         style = look.style(name)
         points = [(p, q) for p in ranks for q in by_size[p].get(name, ()) if q.nbytes == nbytes]
         # How a library's call grows with the ranks is not known from one number of them.
         known = model if is_ours(name) or len(points) > 1 else None
-        curve = _curve(known, case, name, grid, nbytes, per_node) if known else {}
+        curve = _curve(known, case, name, grid, nbytes, where) if known else {}
         line = "none" if curve else style["linestyle"]
         axes.plot([p for p, _ in points], [q.time_us for _, q in points], **{**style, "linestyle": line}, ms=4, lw=1.1)
         axes.plot([], [], **style, ms=4, lw=1.1, label=name)
@@ -163,7 +173,7 @@ def scaling(
     axes.set_xlabel("ranks")
     axes.grid(alpha=0.3)
     legend(drawn, axes)
-    said = f"Points: measured. Lines: the model with {per_node} rank{'s' if per_node > 1 else ''} a node"
+    said = "Points: measured. Lines: the model with as many ranks a node as these runs had"
     said += f", dotted and shaded past twice the {max(ranks)} ranks that were measured." if model else " (none here)."
     title = f"Scaling at {human(nbytes)} bytes, {case}"
     columns = ("series", "ranks", "time, µs", "")
@@ -178,12 +188,12 @@ def _best(series: Series, nbytes: int) -> list[str]:
 
 
 def _curve(
-    model: Curves, case: Case, name: str, grid: Sequence[int], nbytes: int, per_node: int
+    model: Curves, case: Case, name: str, grid: Sequence[int], nbytes: int, where: Mapping[int, Nodes | None]
 ) -> dict[int, tuple[float, float, float, bool]]:
     found = {}
     for p in grid:
         try:
-            one = model.curve(case.collective, key(name), p, -(-p // per_node), [nbytes])
+            one = model.curve(case.collective, key(name), p, where.get(p), [nbytes])
         except ValueError:  # not on so many ranks
             continue
         found[p] = float(one.time_us[0]), float(one.low_us[0]), float(one.high_us[0]), bool(one.extrapolated[0])
@@ -192,9 +202,15 @@ def _curve(
 
 def _time_axis(axes: Axes) -> None:
     """Logarithmic, with the units that suit."""
-    from matplotlib.ticker import FuncFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axes.set_yscale("log")
+    low, high = axes.get_ylim()
+    if high < 2 * low:
+        low, high = axes.set_ylim(low / 1.5, high * 1.5)
+    if high < 100 * low:  # powers of ten alone would leave the axis without a figure
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_minor_formatter(NullFormatter())
     axes.yaxis.set_major_formatter(FuncFormatter(lambda time_us, _: microseconds(time_us)))
     axes.set_ylabel("time")
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from mpicoll.schedule import find
+from mpicoll.schedule import Nodes, find
 from mpicoll.schedule.draw import matrix
 
 from .data import MPI, Case, Series, winners
@@ -94,12 +94,12 @@ def residuals(table: pd.DataFrame) -> Drawn:
     return Drawn("residuals", "Residuals of the model", said, drawn, ("algorithm", "bytes", "residual"), rows, marks)
 
 
-def traffic(case: Case, size: int, algorithm: str, nbytes: int) -> Drawn | None:
+def traffic(case: Case, size: int, nodes: Nodes | None, algorithm: str, nbytes: int) -> Drawn | None:
     """Vectors that each rank sends to each; None where there is no such schedule."""
     if not 1 < size <= MATRIX_UP_TO:
         return None
     try:
-        table = np.array(matrix(find(case.collective, algorithm).schedule(size)), float)
+        table = np.array(matrix(find(case.collective, algorithm).schedule(size, nodes=nodes)), float)
     except ValueError:
         return None
     drawn = sheet(3.7)
@@ -118,7 +118,8 @@ def traffic(case: Case, size: int, algorithm: str, nbytes: int) -> Drawn | None:
             axes.text(j, i, f"{sent:.3g}", ha="center", va="center", fontsize=7, color=colour)
         marks.append(Mark(axes, j, i, int(i), f"rank {i} to rank {j}: {sent:.3g} vectors", (0.5, 0.5)))
         rows.append((int(i), int(j), f"{sent:.4g}"))
-    said = f"{algorithm} wins at {human(nbytes)} on {size} ranks. In vectors: 1 is all {human(nbytes)} bytes once."
+    said = f"{algorithm} is the fastest of ours at {human(nbytes)} on {size} ranks. "
+    said += f"In vectors: 1 is all {human(nbytes)} bytes once."
     title = f"Who sends to whom, {algorithm} on {size} ranks"
     return Drawn(f"traffic-{_slug(case)}-p{size}", title, said, drawn, ("from", "to", "vectors"), rows, marks)
 

@@ -157,8 +157,8 @@ def human(nbytes: float) -> str:
     """8, 64K, 1M."""
     for unit, letter in UNITS:
         if nbytes >= unit:
-            return f"{nbytes / unit:.3g}{letter}"
-    return f"{nbytes:.3g}"
+            return f"{nbytes / unit:.4g}{letter}"
+    return f"{nbytes:.4g}"
 
 
 def microseconds(time_us: float) -> str:
