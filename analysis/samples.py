@@ -60,7 +60,11 @@ class Asked(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One cell. ``time_us`` is the median where the file has samples; ``statistic`` says what it is elsewhere."""
+    """One cell. ``time_us`` is the median where the file has samples; ``statistic`` says what it is elsewhere.
+
+    ``low_us`` and ``high_us`` are the 95 % interval of the median, and nothing else: the fastest and the slowest rank
+    or iteration, which others print, say nothing of how well a time is known.
+    """
 
     line: int
     collective: str

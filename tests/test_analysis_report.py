@@ -152,6 +152,12 @@ def test_one_run_of_two_ranks(tmp_path):
     assert 'class="warning"' not in text
 
 
+def test_what_the_times_are(tmp_path):
+    files = [run_file(tmp_path / "a.jsonl", 2), str(tmp_path / "osu.txt@2")]
+    (tmp_path / "osu.txt").write_text(OSU)
+    assert [place.timed for place in places(load(files)).values()] == ["the slowest rank's time", "the mean time"]
+
+
 def test_missing_launches_are_counted_and_named(tmp_path):
     runs = [run_file(tmp_path / f"{i}.jsonl", 2, launch=i) for i in (1, 3, 4)]
     text = page(tmp_path, *runs, "--launches", "5")
@@ -165,6 +171,7 @@ def test_a_foreign_file_alone(tmp_path):
     assert figures(text) == ["time-allreduce-sum-p4", "busbw-allreduce-sum-p4"]
     assert "No speed-up" in text
     assert "a library&#39;s calls are fitted" in text
+    assert "median over launches of the mean time." in text  # no rank's own, and no interval is known
     unknown = page(tmp_path, str(tmp_path / "osu.txt"))
     assert "an unknown number of ranks" in unknown
     assert "give --size P" in unknown
@@ -299,8 +306,8 @@ def test_every_axis_has_figures(ranks):
     case = Case("allreduce", "", "sum", False)
     by_size = {p: {MPI: [Point(8, 20.0 + i)]} for i, p in enumerate(ranks)}
     for drawn in (
-        scaling_of(case, by_size, 8, Look(), None, {(case, p): Place(None, False) for p in ranks}),
-        time_of(case, ranks[0], by_size[ranks[0]], Look(), {}, [8.0]),
+        scaling_of(case, by_size, 8, Look(), None, {(case, p): Place(None, False, "x") for p in ranks}),
+        time_of(case, ranks[0], by_size[ranks[0]], Look(), {}, [8.0], "x"),
     ):
         drawn.figure.draw_without_rendering()
         for axis in (drawn.figure.axes[0].xaxis, drawn.figure.axes[0].yaxis):

@@ -30,8 +30,10 @@ _ALIASES = {
     "n_samples": "n_samples iterations iteratons repetitions #repetitions iters",
     "wrong": "wrong #wrong defects nwrong errors",
     "right": "is_correct correct valid validation",
-    "low": "low min_time t_min min min_latency",
-    "high": "high max_time t_max max max_latency",
+    "low": "low",
+    "high": "high",
+    "least": "min_time t_min min min_latency",
+    "largest": "max_time t_max max max_latency",
     "statistic": "statistic",
     "why": "why skipped",
 }

@@ -76,7 +76,7 @@ def _rows(found: Found, table: Table) -> None:
         size, nbytes = found.size(at, table.facts.get("size")), int(row["#bytes"])
         defects = number(row.get("defects", ""))
         wrong = 1 if nbytes in table.failed or defects else None if defects is None else 0
-        if collective == "allgather":  # its bytes are what one rank gives
+        if collective == "allgather" or str(name).lower().endswith("_block"):  # bytes of one rank's part
             if size is None:
                 found.refuse(at, "bytes a rank, and no number of ranks: give --size P")
             nbytes *= size
@@ -91,7 +91,6 @@ def _rows(found: Found, table: Table) -> None:
                 library="mpi", algorithm="default", size=size, dtype=dtype,
                 op=op if "reduce" in collective else None,
                 count=nbytes // itemsize if itemsize else None,
-                low_us=None if low is None else low * scale, high_us=time * scale,
                 n_samples=whole(row["#repetitions"]),
                 wrong=wrong, launch=table.facts["launch"], statistic="max", call="call",
             )

@@ -143,12 +143,7 @@ class _Reader:
                 self.found.refuse(at, "cputime is not how long the collective took: run without -C")
             if any(number(figures.get(name, "")) is None for name in ("time", "algbw", "busbw")):
                 self.found.refuse(at, "time, algbw and busbw are not all numbers")
-            scale = self.section.scale if self.section else None
-            low, high = (number(figures.get(name, "")) for name in ("i_min", "i_max"))
-            half = Half(bool(which), figures["time"], figures["algbw"], figures["busbw"], _wrong(figures))
-            if scale and low is not None and high is not None:
-                half.low_us, half.high_us = low * scale, high * scale
-            halves.append(half)
+            halves.append(Half(bool(which), figures["time"], figures["algbw"], figures["busbw"], _wrong(figures)))
         return halves
 
     def read(self) -> Found:

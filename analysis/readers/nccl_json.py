@@ -51,7 +51,7 @@ def _document(found: Found, document: dict[str, Any]) -> Section:
             wrong = part.get("nwrong")
             time, alg, bus = (f"{float(part[k]):.6f}" for k in ("time", "alg_bw", "bus_bw"))
             half = Half(bool(in_place), time, alg, bus, None if wrong is None else int(float(wrong) != 0))
-            half.median_us, half.low_us, half.high_us = (_real(each.get(k)) for k in ("p50_us", "min_us", "max_us"))
+            half.median_us = _real(each.get("p50_us"))
             half.n_samples = row.get("actual_iterations")
             halves.append(half)
         section.lines.append(

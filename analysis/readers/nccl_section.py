@@ -23,8 +23,6 @@ class Half:
     alg: str
     bus: str
     wrong: int | None
-    low_us: float | None = None
-    high_us: float | None = None
     median_us: float | None = None
     n_samples: int | None = None
 
@@ -85,7 +83,7 @@ class Section:
                         library="nccl", algorithm="default", size=size, nodes=self.nodes, dtype=dtype,
                         op=line.op if "reduce" in collective else None,
                         count=line.nbytes // itemsize if itemsize else None, in_place=half.in_place,
-                        low_us=half.low_us, high_us=half.high_us, n_samples=half.n_samples or self.iterations,
+                        n_samples=half.n_samples or self.iterations,
                         wrong=1 if unmarked else half.wrong, launch=self.launch,
                         statistic="mean" if half.median_us is None else "median", call="call",
                     )

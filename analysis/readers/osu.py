@@ -107,8 +107,7 @@ def _rows(found: Found, table: Table, launch: int) -> int:
                 at, collective, nbytes, times[0],
                 library="mpi", algorithm="default", size=size, nodes=table.facts.get("nodes"),
                 dtype=dtype, op="sum" if "reduce" in collective else None,
-                count=nbytes // itemsize if itemsize else None, low_us=times[1], high_us=times[2],
-                n_samples=whole(row.get("Iterations", "")),
+                count=nbytes // itemsize if itemsize else None, n_samples=whole(row.get("Iterations", "")),
                 wrong=wrong, launch=launch, statistic=statistic, call="call",
             )
         )  # fmt: skip

@@ -147,9 +147,10 @@ def _one_case(report: Report, case: Case, by_size: Mapping[int, Series], look: L
         report.sections.append(Section(f"Which algorithm: {case}", _told(by_size), overview))
     for size in sorted(by_size, reverse=True):
         series = by_size[size]
-        grid, predicted = _predicted(report.model, case, size, series, report.places[case, size])
+        place = report.places[case, size]
+        grid, predicted = _predicted(report.model, case, size, series, place)
         figures: list[Drawn | None] = [
-            lines.time(case, size, series, look, predicted, grid),
+            lines.time(case, size, series, look, predicted, grid, place.timed),
             lines.bandwidth(case, size, series, look, predicted, grid),
             lines.speedup(case, size, series, look),
         ]

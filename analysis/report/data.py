@@ -54,12 +54,23 @@ Series = dict[str, list[Point]]  # name -> points, ascending in bytes
 
 
 class Place(NamedTuple):
-    """Where the ranks of a case and size are; ``odd``: they share cores, and those of other runs do not."""
+    """Where the ranks of a case and size are; ``odd``: they share cores, and those of other runs do not.
+
+    ``timed``: what its times are, in words.
+    """
 
     nodes: Nodes | None
     odd: bool
+    timed: str
 
 
+TIMED = {
+    "ours": "the slowest rank's time",
+    "max": "the slowest rank's mean time",
+    "mean": "the mean time",
+    "median": "the median time",
+    "call": "the time of a call",
+}
 KEYS = ["collective", "dtype", "op", "in_place", "device", "setting", "size"]
 
 
@@ -81,8 +92,14 @@ def places(table: pd.DataFrame) -> dict[tuple[Case, int], Place]:
     for (*case, size), part in _named(table).assign(odd=crowded & (not crowded.all())).groupby(KEYS, sort=False):
         told = part[part["nodes"].notna()]
         nodes = placed(int(size), told["nodes"].iloc[0], told["placement"].iloc[0]) if len(told) else None
-        found[Case(*case), int(size)] = Place(nodes, bool(part["odd"].all()))
+        found[Case(*case), int(size)] = Place(nodes, bool(part["odd"].all()), _timed(part))
     return found
+
+
+def _timed(part: pd.DataFrame) -> str:
+    """Ours are medians over iterations of the slowest rank; others print what they print."""
+    kinds = part["statistic"].where(part["kind"] != "ours", "ours").unique()
+    return " or ".join(TIMED.get(str(kind), f"the {kind}") for kind in kinds)
 
 
 def _named(table: pd.DataFrame) -> pd.DataFrame:

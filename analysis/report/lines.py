@@ -21,8 +21,10 @@ FORECAST_TO = 1024  # ranks
 Predict = Mapping[str, Curve]
 
 
-def time(case: Case, size: int, series: Series, look: Look, predicted: Predict, grid: Sequence[float]) -> Drawn:
-    """Measured points, the model's curve of ours, its band for those that win somewhere."""
+def time(
+    case: Case, size: int, series: Series, look: Look, predicted: Predict, grid: Sequence[float], timed: str
+) -> Drawn:
+    """Measured points (``timed``: what they are), the model's curve of ours, its band for those that win somewhere."""
     kept = shown(series, MOST)
     drawn = sheet()
     axes = drawn.add_subplot()
@@ -46,7 +48,9 @@ def time(case: Case, size: int, series: Series, look: Look, predicted: Predict, 
     bytes_axis(axes, sizes(kept.values()))
     axes.grid(alpha=0.3)
     legend(drawn, axes)
-    said = "Points: median over launches of the slowest rank's time, with its 95 % interval (of launches: their range)."
+    said = f"Points: median over launches of {timed}"
+    known = any(p.high_us for points in kept.values() for p in points)
+    said += ", with its 95 % interval (of launches: their range)." if known else "."
     if predicted:
         said += " Lines: the model, shaded for those that win somewhere."
     rows = [(name, p.nbytes, f"{p.time_us:.4g}", *_ends(p)) for name, points in series.items() for p in points]
