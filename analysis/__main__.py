@@ -13,7 +13,7 @@ try:
     from .export import options as export_options
     from .load import files, load_file, not_over, summary
     from .report import options as report_options
-    from .samples import COLLECTIVES, DTYPES, LARGEST, Asked, Found, RefusedError, table
+    from .samples import COLLECTIVES, DTYPES, LARGEST, Asked, Found, RefusedError, once, table
 except ModuleNotFoundError as lacking:
     print(NEEDS.format(lacking.name), file=sys.stderr)
     sys.exit(2)
@@ -153,6 +153,11 @@ def _load(options: argparse.Namespace) -> int:
         except RefusedError as error:
             refused += 1
             print(error, file=sys.stderr)
+    try:
+        once(taken)
+    except RefusedError as error:
+        refused += 1
+        print(error, file=sys.stderr)
     rows = sum(map(len, taken))
     left = sum(len(where) for found in taken for where in found.left.values())
     if taken:

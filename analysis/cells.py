@@ -25,7 +25,10 @@ KEY = (
     "op",
     "in_place",
     "device",
+    "sync",
 )
+# What no model may pool, and how it is said.
+ALIKE = {"device": "on", "mpi_library": "under", "sync": "started by"}
 Z95 = 1.96
 MATRIX = 50_000_000  # cells x launches that are kept side by side
 
@@ -69,12 +72,17 @@ class Cells:
         return Cells(self.frame[which].reset_index(drop=True), tuple(series), matrix)
 
 
-def one_device(table: pd.DataFrame) -> pd.DataFrame:
-    """The table. ValueError: its rows are of several devices, which no model may pool."""
-    known = sorted(table["device"].dropna().unique()) if "device" in table else []
-    plans = sorted(table.loc[table["library"] == "mpicoll", "device"].dropna().unique()) if known else []
-    if len({device.partition(" ")[0] for device in known}) > 1 or len(plans) > 1:
-        raise ValueError(f"runs on {' and '.join(known)}: another alpha and beta for each, so give one kind at a time")
+def one_kind(table: pd.DataFrame) -> pd.DataFrame:
+    """The table. ValueError: its rows are of several devices, of several MPIs, or started in several ways."""
+    for name, how in ALIKE.items():
+        known = sorted(table[name].dropna().unique()) if name in table else []
+        plans = table.loc[table["library"] == "mpicoll", name].dropna().unique() if known else []
+        # A library's call knows nothing of our two transports.
+        if len({kind.partition(" ")[0] if name == "device" else kind for kind in known}) > 1 or len(plans) > 1:
+            known = [str(kind) for kind in known]
+            raise ValueError(
+                f"runs {how} {' and '.join(known)}: another alpha and beta for each, so give one kind at a time"
+            )
     return table
 
 

@@ -12,15 +12,15 @@ from typing import Any
 
 import pandas as pd
 
-from .cells import blocks, octave, one_device
+from .cells import blocks, octave, one_kind
 from .fit import FITTED, Fit, fit_table, ours
 from .forms import FormFit
 from .held import WAYS, figures
-from .load import failed, files, load, load_files
+from .load import failed, files, load_files
 from .model import UNBROKEN, Breaks
 from .predict import predict
 from .recommend import recommend, tuning
-from .samples import Asked, RefusedError, table
+from .samples import Asked, Found, RefusedError, once, table
 from .verdict import WRONG, judge
 
 
@@ -29,11 +29,17 @@ def asked(options: argparse.Namespace) -> Asked:
     return Asked(options.size, options.collective, options.unit, options.dtype)
 
 
-def fitted(options: argparse.Namespace, *, holding: bool = False, breaks: Breaks | None = None) -> Fit:
-    """The fit of the runs that were named; ``holding``: with its held-out errors; ``breaks``: None to look for them."""
+def fitted(
+    options: argparse.Namespace, *, holding: bool = False, breaks: Breaks | None = None, beside: Sequence[Found] = ()
+) -> Fit:
+    """The fit of the runs that were named.
+
+    ``holding``: with its held-out errors; ``breaks``: None to look for them; ``beside``: runs that may not be in it.
+    """
     from .progress import bar
 
     found = load_files(options.runs, asked(options))
+    once([*found, *beside])
     rows, calibrations = on_nodes(table(found), options.per_node), table(found, "calibrations")
     with bar() as progress:
         fit = fit_table(rows, calibrations, holding=holding, breaks=breaks, progress=progress)
@@ -185,7 +191,7 @@ def run_verdict(options: argparse.Namespace) -> int:
     """Print what is slow and what is fast, and the verdict; its exit status."""
     files([*options.runs, *options.new])  # a run is not judged by itself
     new = load_files(options.new, asked(options))
-    found = judge(fitted(options), on_nodes(table(new), options.per_node))
+    found = judge(fitted(options, beside=new), on_nodes(table(new), options.per_node))
     cells, words = found.cells, found.cells["verdict"].value_counts()
     for cell in cells.itertuples():
         if options.all or cell.verdict in ("slow", "fast"):
@@ -208,8 +214,10 @@ def run_recommend(options: argparse.Namespace) -> int:
     files([*options.runs, *(options.score or ())])  # nor scored by itself
     if options.to and Path(options.to).exists():
         raise RefusedError(options.to, None, "exists: name a new file")
-    rows = _known(options, options.runs)
-    scored = _known(options, options.score) if options.score else None
+    runs, score = (load_files(names or (), asked(options)) for names in (options.runs, options.score))
+    once([*runs, *score])
+    rows = _known(options, runs)
+    scored = _known(options, score) if score else None
     advice = recommend(rows, scored)
     for row in advice.measured:
         steps = ", ".join(f"from {nbytes} {name}" for nbytes, name in row["algorithms"])
@@ -231,8 +239,8 @@ def run_recommend(options: argparse.Namespace) -> int:
     return 0
 
 
-def _known(options: argparse.Namespace, runs: Sequence[str]) -> pd.DataFrame:
-    rows = ours(one_device(on_nodes(load(runs, asked(options)), options.per_node)))
+def _known(options: argparse.Namespace, found: Sequence[Found]) -> pd.DataFrame:
+    rows = ours(one_kind(on_nodes(table(found), options.per_node)))
     if rows.empty:
-        raise RefusedError(runs[0], None, "no row of a plan of ours")
+        raise RefusedError(found[0].file, None, "no row of a plan of ours")
     return rows.assign(nodes=rows["nodes"].fillna(1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +10,7 @@ import pandas as pd
 
 from mpicoll.schedule import Network, find
 
-from .cells import Cells, gather, one_device
+from .cells import Cells, gather, one_kind
 from .forms import FormFit, fit_form, foreign
 from .held import held_out
 from .joint import Progress, Solution, bootstrap, fit_cells, interval
@@ -86,8 +86,8 @@ def fit_table(
     What the libraries ran is fitted beside them, each algorithm to the textbook's forms.
     ValueError: no row, or nothing that can be fitted.
     """
-    rows = ours(one_device(table))
-    forms = {name: fit_form(gather(some), draws, seed) for name, some in foreign(with_size(table))}
+    rows = ours(one_kind(table))
+    forms = {name: _form(some, draws, seed) for name, some in foreign(with_size(table))}
     if rows.empty and forms:
         return Fit(None, forms=forms)
     if rows.empty:
@@ -107,6 +107,22 @@ def fit_table(
     compared = _compared(model, calibrations)
     ratios = cells.ratios(frame["predicted"].to_numpy())
     return Fit(model, parameters, drawn, frame, held, tuple(notes), forms, compared, ratios)
+
+
+def _form(rows: pd.DataFrame, draws: int, seed: int) -> FormFit:
+    rows, said = _of_one_regime(rows)
+    found = fit_form(gather(rows), draws, seed)
+    return replace(found, notes=(*said, *found.notes))
+
+
+def _of_one_regime(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """The rows of ranks that have a core each, if there are some; and what is to be said of the others."""
+    crowded = rows["crowded"].fillna(False).astype(bool) if "crowded" in rows else pd.Series(False, index=rows.index)
+    if crowded.any() and not crowded.all():
+        left = f"{int(crowded.sum())} rows of more ranks than cores are left out: that is another regime"
+        return rows[~crowded], [left]
+    said = "more ranks than cores: the parameters are the scheduler's as much as the network's"
+    return rows, [said] if crowded.any() else []
 
 
 def _of_known(rows: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
@@ -130,14 +146,10 @@ def _of_one_kind(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Rows that one model can hold, and the calibrations that enter: never ranks that share cores and others."""
     machine = pd.DataFrame() if calibrations is None else calibrations
-    crowded = rows["crowded"].fillna(False).astype(bool) if "crowded" in rows else pd.Series(False, index=rows.index)
-    if crowded.any() and not crowded.all():
-        notes.append(f"{int(crowded.sum())} rows of more ranks than cores are left out: that is another regime")
-        rows = rows[~crowded]
-    elif crowded.any():
-        notes.append("more ranks than cores: the parameters are the scheduler's as much as the network's")
+    of, (rows, said) = len(rows), _of_one_regime(rows)
+    notes += said
     if len(machine):
-        if crowded.any() and not crowded.all():
+        if len(rows) < of:
             machine = machine[~machine["crowded"].fillna(False).astype(bool)]
         machine = machine[machine["algorithm"].str.partition(" ")[0].isin(FITTED)]
     for name in ("dtype", "op"):

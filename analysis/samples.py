@@ -90,6 +90,7 @@ class Row(NamedTuple):
     placement: str | None = None  # the node of each rank, where ranks are not in blocks: "0,1,0,1"
     crowded: bool | None = None  # more ranks than cores
     device: str | None = None  # whose memory: "cpu", "cuda", "cuda staged" through the host's
+    mpi_library: str | None = None  # under which our runs ran
 
 
 COLUMNS = {
@@ -119,6 +120,7 @@ COLUMNS = {
     "placement": "str",
     "crowded": "boolean",
     "device": "str",
+    "mpi_library": "str",
 }
 
 
@@ -136,6 +138,7 @@ class Found:
     left: dict[str, list[int]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     calibrations: list[Row] = field(default_factory=list)
+    launches: dict[object, int] = field(default_factory=dict)  # what tells each from all others, and its line
 
     def __len__(self) -> int:
         """How many rows were taken."""
@@ -216,15 +219,29 @@ class Found:
         launches: dict[int, list[Row]] = {}
         for row in self.rows:
             launches.setdefault(row.launch, []).append(row)
-        seen: dict[tuple[object, ...], int] = {}
         for rows in launches.values():
             times = tuple((row.collective, row.algorithm, row.nbytes, row.time_us) for row in rows)
-            if len(rows) >= COPIED and seen.setdefault(times, rows[0].line) != rows[0].line:
-                self.refuse(rows[0].line, f"the same table a second time (line {seen[times]}): it would count twice")
+            if len(rows) >= COPIED and self.launches.setdefault(times, rows[0].line) != rows[0].line:
+                reason = f"the same table a second time (line {self.launches[times]}): it would count twice"
+                self.refuse(rows[0].line, reason)
+
+
+def once(found: Iterable[Found]) -> None:
+    """RefusedError: a launch that is in two of the files, which as files are no copies."""
+    seen: dict[object, str] = {}
+    for one in found:
+        for launch, line in one.launches.items():
+            if seen.setdefault(launch, one.file) != one.file:
+                raise RefusedError(one.file, line, f"a run that is in {seen[launch]} too: its rows would count twice")
 
 
 def table(found: Iterable[Found], what: str = "rows") -> pd.DataFrame:
-    """All rows (or ``what="calibrations"``) of all files; launches are numbered through."""
+    """All rows (or ``what="calibrations"``) of all files; launches are numbered through.
+
+    RefusedError: one would count twice.
+    """
+    found = list(found)
+    once(found)
     parts: dict[str, list[Any]] = {name: [] for name in COLUMNS}
     base = 0
     for one in found:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binom
 
-from .cells import gather, one_device, placed
+from .cells import gather, one_kind, placed
 from .fit import Fit, with_size
 from .predict import predict
 
@@ -37,7 +37,9 @@ class Verdict(NamedTuple):
 def judge(fit: Fit, table: pd.DataFrame) -> Verdict:
     """Judge the rows of a new run. ValueError: how many ranks it had is not known."""
     known = [fit.cells, *(form.frame for form in fit.forms.values())]
-    one_device(pd.concat([part[["library", "device"]] for part in (*known, table) if "device" in part]))
+    one_kind(
+        pd.concat([part.reindex(columns=["library", "device", "sync"]) for part in (*known, table) if "device" in part])
+    )
     call = table["call"].fillna("")
     rows = with_size(table[np.where(table["library"] == "mpicoll", call.isin(["", "plan"]), call.isin(["", "call"]))])
     frame = gather(rows).frame if len(rows) else pd.DataFrame()

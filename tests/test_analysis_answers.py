@@ -167,6 +167,31 @@ def test_never_pooled_with_ranks_that_share_cores():
     assert "54 rows of more ranks than cores are left out" in found.notes[0]
 
 
+def test_a_librarys_calls_are_not_pooled_with_ranks_that_share_cores():
+    """The form of the calls that had their cores is what it is without the others."""
+    alone = library("ring", (4, 8), (2e-6, 3e-6, 1e-9), [8 << i for i in range(12)])
+    others = alone.assign(time_us=1e3 * alone["time_us"], size=2 * alone["size"])
+    both = pd.concat([alone.assign(crowded=False), others.assign(crowded=True)]).astype({"crowded": "boolean"})
+    one, two = (next(iter(fit_table(rows, draws=0).forms.values())) for rows in (alone, both))
+    assert [list(piece.theta) for piece in one.pieces] == [list(piece.theta) for piece in two.pieces]
+    assert "more ranks than cores are left out" in two.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("sync", ("barrier", "window")),
+        ("mpi_library", ("MPICH 5.0.2", "Open MPI v5.0.11")),
+        ("device", ("cpu", "cuda")),
+    ],
+)
+def test_what_differs_in_more_than_its_cells_is_never_pooled(column, values):
+    table = pd.concat([made(TRUE, FEW, (2,))[0].assign(**{column: value}, launch=i) for i, value in enumerate(values)])
+    with pytest.raises(ValueError, match=f"{values[0]} and {values[1]}: .*one kind at a time"):
+        fit_table(table, draws=0, holding=False)
+    assert fit_table(table[table["launch"] == 0].assign(launch=0), draws=0, holding=False).model
+
+
 def test_commands(tmp_path, capsys):
     runs = [run_file(tmp_path / f"{i}.jsonl", TRUE, i) for i in range(2)]
     assert main(["predict", *runs, "--ranks", "64", "--bytes", "8,1M", "--algorithms", "ring,chain@4"]) == 0

@@ -11,7 +11,8 @@ pytest.importorskip("pandas")
 
 import pandas as pd
 
-from analysis.cells import one_device
+from analysis.__main__ import main
+from analysis.cells import one_kind
 from analysis.load import load, load_file
 from analysis.readers.ours_fast import read_block
 from analysis.samples import Asked, RefusedError
@@ -73,7 +74,7 @@ def test_two_transports_are_not_mixed(tmp_path):
     assert devices == ["cuda", "cuda staged", "cpu"]
     for kinds in (devices[:2], devices[1:]):  # each a file of its own: never launches of one cell
         with pytest.raises(ValueError, match="give one kind at a time"):
-            one_device(pd.DataFrame({"library": "mpicoll", "device": kinds}))
+            one_kind(pd.DataFrame({"library": "mpicoll", "device": kinds}))
 
 
 def test_cut_at_every_byte(tmp_path):
@@ -149,6 +150,18 @@ def test_calibrations_and_the_place_of_ranks(tmp_path):
     in_blocks = [rank | {"node": rank["rank"] // 2, "cores": [0]} for rank in ranks]
     one = found(tmp_path, lines(RUN | {"size": 4, "ranks": in_blocks}, sample(size=4), END))
     assert (one.rows[0].placement, one.rows[0].crowded) == (None, True)
+
+
+def test_a_table_that_was_written_is_read_back(tmp_path):
+    """What a fit goes by is in the CSV too: where ranks are, whether they share cores, under which MPI they ran."""
+    ranks = [{"rank": i, "node": i % 2, "cores": [0]} for i in range(4)]
+    run = RUN | {"size": 4, "ranks": ranks, "mpi_library": "MPICH 5.0.2"}
+    (tmp_path / "a").write_text(lines(run, sample(size=4), END))
+    assert main(["load", str(tmp_path / "a"), "--to", "csv", str(tmp_path / "b.csv")]) == 0
+    one, two = load([str(tmp_path / "a")]), load([str(tmp_path / "b.csv")])
+    names = [name for name in one if name not in ("file", "kind", "line")]
+    assert two[names].iloc[0].to_dict() == one[names].iloc[0].to_dict()
+    assert one.loc[0, ["placement", "crowded", "mpi_library"]].tolist() == ["0,1,0,1", True, "MPICH 5.0.2"]
 
 
 ODD = [

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from launching import ROOT
-from runs import OSU
+from runs import OSU, run_file
 
 pytest.importorskip("pandas")
 
@@ -35,6 +36,23 @@ def test_what_would_count_twice_is_refused(tmp_path):
     copy.write_text(run + run)
     with pytest.raises(RefusedError, match=r"b.txt:2: the same run"):
         load([str(copy)])
+
+
+def test_a_run_that_is_in_two_files_is_refused(tmp_path, capsys):
+    """Files that are no copies of each other can hold the same launch; nor is a run judged or scored by itself."""
+    one, two, joined = (run_file(tmp_path / name, launch=i) for i, name in enumerate("abc"))
+    whole = "".join(Path(file).read_text() for file in (one, two))
+    Path(joined).write_text(whole)
+    for argv in (["load", one, joined], ["fit", one, joined], ["export", one, joined, "--for", "intel"],
+                 ["verdict", one, "--new", joined], ["recommend", one, "--score", joined],
+                 ["report", one, joined, "-o", str(tmp_path / "x.html")]):  # fmt: skip
+        assert main(argv) == 2
+        assert f"{joined}:1: a run that is in {one} too: its rows would count twice\n" == capsys.readouterr().err
+    rows = "".join(f"{8 << i:<10}{1.5 * i + 10:18.2f}\n" for i in range(8))
+    for name, above in (("d", ""), ("e", "a log\n")):
+        (tmp_path / name).write_text(f"{above}# OSU MPI Allreduce Latency Test v5.9\n# Size  Avg Latency(us)\n{rows}")
+    with pytest.raises(RefusedError, match="its rows would count twice"):
+        load([str(tmp_path / "d"), str(tmp_path / "e")])
 
 
 @pytest.mark.parametrize(("module", "argv"), [("pandas", ["--help"]), ("scipy", ["fit", "FILE@4"])])

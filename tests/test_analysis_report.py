@@ -273,18 +273,20 @@ def changed(tmp_path, name: str, size: int, **change) -> pd.DataFrame:
 
 def test_runs_that_are_not_alike_are_not_one_series(tmp_path):
     """As many ranks on other nodes, or started otherwise, are another case, and only where there are several."""
-    two, here = changed(tmp_path, "a", 4), changed(tmp_path, "b", 4, nodes=1, ranks=None)
+    two, here = changed(tmp_path, "a", 4), changed(tmp_path, "b", 4, nodes=1, ranks=None, mpi_library=None)
     late = changed(tmp_path, "c", 4, sync="window")
-    frame = pd.concat([changed(tmp_path, "d", 2), two, here, late]).reset_index(drop=True)
+    other = changed(tmp_path, "e", 4, mpi_library="Open MPI v5.0.11")
+    frame = pd.concat([changed(tmp_path, "d", 2), two, here, late, other]).reset_index(drop=True)
     cases = split(frame)
     assert [(str(case).partition("sum")[2], list(by_size)) for case, by_size in cases.items()] == [
         ("", [2]),
-        (" on 2 nodes", [4]),
+        (" under MPICH 5.0.2 on 2 nodes", [4]),
         (" on 1 node", [4]),
-        (" on 2 nodes started at a common time", [4]),
+        (" under MPICH 5.0.2 on 2 nodes started at a common time", [4]),
+        (" under Open MPI v5.0.11 on 2 nodes", [4]),
     ]
     where = {str(case).partition("sum")[2]: place.nodes for (case, _), place in places(frame).items()}
-    assert where[" on 2 nodes"] == (0, 0, 1, 1)
+    assert where[" under MPICH 5.0.2 on 2 nodes"] == (0, 0, 1, 1)
     assert where[" on 1 node"] == (0, 0, 0, 0)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from ..cells import blocks, one_device
+from ..cells import blocks, one_kind
 from ..curves import curves
 from ..facts import facts
 from ..load import files, load_file
@@ -27,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
     _consistent(options)
     target = TARGETS[options.target]
     found = [load_file(name, Asked(options.size, unit=options.unit)) for name in files(options.runs)]
-    table = one_device(tabled(found))
+    table = one_kind(tabled(found))
     if table["size"].isna().any():
         raise RefusedError(options.runs[0], None, "how many ranks is not in the file: give --size P")
     libraries = sorted({run.mpi_library for run in facts(one.file for one in found)})

@@ -26,6 +26,9 @@ _ALIASES = {
     "segment_bytes": "segment_bytes",
     "device": "device",
     "transport": "transport",
+    "placement": "placement",
+    "crowded": "crowded",
+    "mpi_library": "mpi_library",
     "launch": "launch run repeat trial",
     "n_samples": "n_samples iterations iteratons repetitions #repetitions iters",
     "wrong": "wrong #wrong defects nwrong errors",
@@ -231,6 +234,8 @@ def _row(found: Found, line: int, cell: dict[str, str], scale: float, known: dic
         low_us=real("low"), high_us=real("high"), n_samples=integer("n_samples"), wrong=_wrong(found, line, cell),
         launch=integer("launch") or 0, statistic=text("statistic") or statistic, call=text("call") or "call",
         sync=text("sync"), segment_bytes=integer("segment_bytes"), device=device_of(text("device"), text("transport")),
+        placement=text("placement"), mpi_library=text("mpi_library"),
+        crowded=_yes(found, line, cell["crowded"]) if cell.get("crowded") else None,
     )  # fmt: skip
 
 

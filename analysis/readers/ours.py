@@ -84,7 +84,6 @@ class _State:
     open_run: int = 0
     where: dict[str, Any] = field(default_factory=dict)
     known: set[str] = field(default_factory=set)
-    begun: dict[str, int] = field(default_factory=dict)
 
     def take(self, found: Found, at: int, record: dict[str, Any]) -> None:
         """One record."""
@@ -94,7 +93,7 @@ class _State:
                 found.refuse(at, f"schema {record.get('schema')!r}; this reads schema {SCHEMA}")
             if self.open_run:
                 found.note(f"line {self.open_run}: a run that was cut short")
-            if record.get("time") and (before := self.begun.setdefault(json.dumps(record), at)) != at:
+            if record.get("time") and (before := found.launches.setdefault(json.dumps(record), at)) != at:
                 found.refuse(at, f"the same run a second time (line {before}): it would count twice")
             self.launch, self.runs, self.open_run = self.launch + bool(self.runs), self.runs + 1, at
             self.where = _where(record)
@@ -155,7 +154,7 @@ def _sample(found: Found, at: int, record: dict[str, Any], launch: int, where: d
             low_us=_or(record.get("low_us"), low), high_us=_or(record.get("high_us"), high),
             n_samples=len(times), wrong=record.get("wrong"), launch=launch, call=_maybe(record.get("call")),
             sync=_maybe(record.get("sync")), segment_bytes=record.get("segment_bytes"),
-            placement=where.get("placement"), crowded=where.get("crowded"),
+            placement=where.get("placement"), crowded=where.get("crowded"), mpi_library=where.get("mpi_library"),
             device=device_of(_maybe(record.get("device")), record.get("transport")),
         )
     )  # fmt: skip
@@ -183,9 +182,10 @@ def _calibration(found: Found, at: int, record: dict[str, Any], launch: int, whe
 
 
 def _where(record: dict[str, Any]) -> dict[str, Any]:
-    """What a run says of its ranks: how many, their nodes where they are not in blocks, whether they share cores."""
+    """What a run says of its ranks: how many, their nodes where not in blocks, whether they share cores; its MPI."""
     size, ranks = record.get("size"), record.get("ranks")
     found: dict[str, Any] = {"size": size if isinstance(size, int) and size > 0 else None}
+    found["mpi_library"] = library if isinstance(library := record.get("mpi_library"), str) else None
     if not isinstance(ranks, list) or not all(isinstance(rank, dict) for rank in ranks) or not ranks:
         return found
     nodes = [rank.get("node") for rank in ranks]

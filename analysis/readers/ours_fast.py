@@ -75,7 +75,7 @@ def read_block(
     columns["line"] = list(range(at, at + n))
     columns["n_samples"] = list(map(len, times))
     columns |= {name: [value] * n for name, value in (("launch", launch), ("statistic", "median"))}
-    columns |= {name: [where.get(name)] * n for name in ("placement", "crowded")}
+    columns |= {name: [where.get(name)] * n for name in ("placement", "crowded", "mpi_library")}
     devices = list(map(attrgetter("device"), samples))
     plain = devices[0] in (None, "cpu") and devices.count(devices[0]) == n  # then no transport matters
     columns["device"] = devices if plain else _shared([device_of(one.device, one.transport) for one in samples])

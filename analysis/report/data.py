@@ -111,14 +111,18 @@ def _named(table: pd.DataFrame) -> pd.DataFrame:
         in_place=table["in_place"].fillna(False).astype(bool),
         size=table["size"].fillna(0).astype(int),
         device=table["device"].fillna("cpu").str.partition(" ")[0],
-        setting=[_setting(*row) for row in zip(*(table[name] for name in ("nodes", "placement", "sync", "crowded")))],
+        setting=[
+            _setting(*row)
+            for row in zip(*(table[name] for name in ("mpi_library", "nodes", "placement", "sync", "crowded")))
+        ],
     )
     several = named.groupby([key for key in KEYS if key != "setting"])["setting"].transform("nunique") > 1
     return named.assign(setting=named["setting"].where(several, ""))
 
 
-def _setting(nodes: object, placement: object, sync: object, crowded: object) -> str:
-    words = [] if pd.isna(nodes) else [f"on {nodes} node{'s' if nodes != 1 else ''}"]
+def _setting(mpi: object, nodes: object, placement: object, sync: object, crowded: object) -> str:
+    words = [] if pd.isna(mpi) else [f"under {mpi}"]
+    words += [] if pd.isna(nodes) else [f"on {nodes} node{'s' if nodes != 1 else ''}"]
     words += [] if pd.isna(placement) else ["not in blocks"]
     words += ["started at a common time"] if not pd.isna(sync) and sync == "window" else []
     words += ["sharing cores"] if not pd.isna(crowded) and crowded else []
