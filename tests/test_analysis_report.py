@@ -244,6 +244,8 @@ def test_who_wins_and_how_surely():
     assert not winners({MPI: at(1.01), "ring": at(1.0)})[8].sure  # intervals meet
     assert winners({MPI: at(2.0, 9.0, wide=0.9), "ring": at(1.0, 8.0, wide=0.9)})[8].sure  # faster in each launch
     assert not winners({MPI: at(2.0, 9.0), "ring": at(1.0, 9.5)})[8].sure
+    assert not winners({MPI: at(1.03, 1.2), "ring": at(1.0, 1.0)})[8].sure  # which of two launches do by chance
+    assert winners({MPI: at(*[1.03] * 6), "ring": at(*[1.0] * 6)})[8].sure  # and six do not
     assert winners({MPI: at(1.0)})[8] == (MPI, None, 1.0, True)
     assert not apart(Point(8, 1.0), Point(8, 1.04))  # no interval is known
     assert apart(Point(8, 1.0), Point(8, 1.06))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -98,7 +98,10 @@ def measured(rows: pd.DataFrame) -> tuple[Rule, ...]:
 
     def best(nbytes: int, so_far: str) -> str:
         cells = {
-            str(name): {int(r.launch): (r.time_us, r.low_us, r.high_us) for r in part.itertuples()}
+            str(name): {
+                (int(r.launch), *(str(getattr(r, what, "")) for what in SETTING)): (r.time_us, r.low_us, r.high_us)
+                for r in part.itertuples()
+            }
             for name, part in by_size[nbytes].groupby("algorithm")
         }
         medians = {name: pd.Series([cell[0] for cell in cell_of.values()]).median() for name, cell_of in cells.items()}
@@ -110,17 +113,20 @@ def measured(rows: pd.DataFrame) -> tuple[Rule, ...]:
     return rules(sorted(by_size), best)
 
 
-Cell = Mapping[int, tuple[float, float, float]]  # launch -> median, low, high; NaN where no interval is known
+SETTING = ("dtype", "op", "in_place")  # which a rule cannot tell, and a comparison must
+# (launch, *SETTING) -> median, low, high; NaN where no interval is known.
+Cell = Mapping[tuple[Any, ...], tuple[float, float, float]]
 
 
 def surely_faster(a: Cell, b: Cell) -> bool:
     """By SURE in the median of launches that have both, and in each launch; one launch alone needs its intervals."""
     both = sorted(set(a) & set(b))
-    ratios = [b[launch][0] / a[launch][0] for launch in both]
+    ratios = [b[one][0] / a[one][0] for one in both]
     if not ratios or pd.Series(ratios).median() < 1 + SURE or min(ratios) <= 1:
         return False
     # A comparison with NaN is false: without intervals the medians decide.
-    return len(both) > 1 or not a[both[0]][2] >= b[both[0]][1]
+    several = len({launch for launch, *_ in both}) > 1
+    return several or not any(a[one][2] >= b[one][1] for one in both)
 
 
 def modelled(seconds: Mapping[str, Mapping[int, float]]) -> tuple[Rule, ...]:

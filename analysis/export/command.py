@@ -79,6 +79,7 @@ def advise(table: pd.DataFrame, calibrations: pd.DataFrame, target: str, librari
 def named(table: pd.DataFrame, target: str) -> pd.DataFrame:
     """Rows of the library's own algorithms under the names of the target, with those of its default; perhaps empty."""
     found = table[(table["library"].fillna("mpi") != "mpicoll") & (table["call"].fillna("call") == "call")]
+    found = found.assign(collective=_called(found))
     names = {
         (call, text): DEFAULT if text == DEFAULT else _name(target, call, text)
         for call, text in set(zip(found["collective"], found["algorithm"].fillna(DEFAULT)))
@@ -88,6 +89,14 @@ def named(table: pd.DataFrame, target: str) -> pd.DataFrame:
     found = found[found["algorithm"].notna()]
     with_some = found[found["algorithm"] != DEFAULT]["collective"].unique()
     return found[found["collective"].isin(with_some)]
+
+
+def _called(rows: pd.DataFrame) -> pd.Series:
+    """The call of MPI that was timed: our bench takes another where chunks are uneven, or even and not in place."""
+    bench, uneven = rows["kind"] == "ours", (rows["count"] % rows["size"] != 0).fillna(False)
+    block = bench & (rows["collective"] == "reduce_scatter") & ~uneven & ~rows["in_place"].fillna(False)
+    ragged = bench & (rows["collective"] == "allgather") & uneven
+    return rows["collective"].mask(block, "reduce_scatter_block").mask(ragged, "allgatherv")
 
 
 def _name(target: str, call: str, text: str) -> str | None:

@@ -14,6 +14,7 @@ OPENMPI: dict[str, dict[str, int]] = {
         "linear": 1, "bruck": 2, "recursive_doubling": 3, "ring": 4, "neighbor": 5, "two_proc": 6, "sparbit": 7,
     },
     "reduce_scatter": {"non-overlapping": 1, "recursive_halving": 2, "ring": 3, "butterfly": 4},
+    "reduce_scatter_block": {"basic_linear": 1, "recursive_doubling": 2, "recursive_halving": 3, "butterfly": 4},
     "reduce": {
         "linear": 1, "chain": 2, "pipeline": 3, "binary": 4, "binomial": 5, "in-order_binary": 6, "rabenseifner": 7,
     },
@@ -26,6 +27,7 @@ OPENMPI_4_LACKS = {("allgather", "sparbit")}
 OPENMPI_6_ADDS = {"allreduce": {"allgather_reduce": 7}, "reduce": {"knomial": 8}}
 OPENMPI_6_RENAMES = {("allgather", "bruck"): "bruck-k-fanout"}
 OPENMPI_CALLS = {"allgather": 0, "bcast": 7, "reduce": 11, "allreduce": 2, "reduce_scatter": 12}
+OPENMPI_CALLS |= {"reduce_scatter_block": 13}
 
 # MPICH: the parameters that an algorithm must be given, or it runs with what lies in memory (a tree then ends the job
 # with a division by zero), at their defaults.

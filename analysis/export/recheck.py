@@ -25,7 +25,10 @@ from .options import Target
 LIMIT_S = 300  # for one launch
 # A plan of ours, which the file cannot touch, in the same iterations: what it gains or loses is the machine's noise,
 # and the library's call is judged against it.
-CONTROL = "recursive_doubling"
+CONTROL = {"allreduce": "recursive_doubling", "reduce": "binomial_tree", "bcast": "binomial_tree"}
+CONTROL |= dict.fromkeys(("allgather", "reduce_scatter", "reduce_scatter_block"), "ring")
+# How the bench is made to time a call: reduce_scatter's own is the one that works in place.
+BENCH = {"reduce_scatter": ("reduce_scatter", "--in-place"), "reduce_scatter_block": ("reduce_scatter",)}
 
 
 def recheck(
@@ -83,7 +86,8 @@ def _launch(call: str, size: int, span: tuple[int, int], settings: dict[str, str
     launcher = shutil.which("mpirun")
     if not launcher:
         raise RefusedError("--recheck", None, "no mpirun on PATH")
-    bench = ["-m", "mpicoll.bench", "--collective", call, "--algorithms", CONTROL, "--max-time", "20"]
+    bench = ["-m", "mpicoll.bench", "--algorithms", CONTROL[call], "--max-time", "20"]
+    bench += ["--collective", *BENCH.get(call, (call,))]
     bench += ["-b", str(span[0]), "-e", str(span[1]), "-f", "4", "-J", path]
     child = subprocess.Popen(
         [launcher, "-n", str(size), sys.executable, *bench],
