@@ -169,7 +169,9 @@ def run_predict(options: argparse.Namespace) -> int:
     names = names or [*dict.fromkeys(seen["algorithm"] if len(seen) else ())]
     names = names or [name for of, name in found.forms if of == collective]
     if not names:
-        raise ValueError(f"no {collective} in these runs: name --algorithms")
+        known = {*(found.cells["collective"] if len(found.cells) else ()), *(of for of, _ in found.forms)}
+        there = ", ".join(f"--collective {name}" for name in sorted(known - {"calibration"}))
+        raise ValueError(f"no {collective} in these runs: {there}, or name --algorithms")
     rows = []
     for name in names:
         made = predict(found, collective, name, where, options.bytes)

@@ -17,7 +17,9 @@ from .fit import Fit, fit_table
 from .predict import most_a_node, predict
 
 DRAWS = 200
-DEAR = 12_000  # messages of a schedule; more than so many are not looked at one by one
+# Messages of a schedule; more than so many are not looked at one by one. On 1,024 ranks one in each of 10 rounds and of
+# 10 back are not too many; rings are, where some rank sends across nodes in every round.
+DEAR = 32_000
 
 
 class Curve(NamedTuple):

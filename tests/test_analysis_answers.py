@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,13 +18,15 @@ from made import TRUE, TWO, made, model
 from test_analysis_fit import FEW, run_file
 
 from analysis.__main__ import main
-from analysis.cells import gather, series_of
+from analysis.cells import blocks, gather, series_of
+from analysis.curves import Curves
 from analysis.fit import fit_table
 from analysis.forms import ALLREDUCE, fit_form
 from analysis.held import held_out
 from analysis.joint import fit_cells
 from analysis.predict import predict
 from analysis.verdict import judge
+from mpicoll.schedule import Network, find, price
 
 
 @pytest.fixture(scope="module")
@@ -177,6 +180,20 @@ def test_a_librarys_calls_are_not_pooled_with_ranks_that_share_cores():
     assert "more ranks than cores are left out" in two.notes[0]
 
 
+@pytest.mark.parametrize("per_node", [2, 64])
+@pytest.mark.parametrize("name", ["rabenseifner", "recursive_doubling", "binomial_tree", "ring"])
+def test_the_forecast_is_that_of_ranks_on_their_nodes(name, per_node):
+    """With messages inside nodes as cheap as they are, also on so many ranks that a look at all messages takes long."""
+    network = Network(2e-5, 1e-9, 8e-11, 7e-7, inner=(2e-6, 5e-11))
+    size = 1024 if name != "ring" else 128  # whose schedule is the same on any, and long to price
+    fit = fit_table(made(TWO, FEW, (4, 8), per_node=2)[0], draws=0, holding=False)
+    fit = replace(fit, model=model(TWO))
+    nodes = blocks(size, size // per_node)
+    expected = price(find("allreduce", name).schedule(size, nodes=nodes), network, 1 << 23, nodes).seconds
+    made_of = Curves(fit).curve("allreduce", name, size, nodes, [1 << 23]).time_us[0] * 1e-6
+    assert made_of == pytest.approx(expected, rel=0.02)
+
+
 @pytest.mark.parametrize(
     ("column", "values"),
     [
@@ -203,6 +220,8 @@ def test_commands(tmp_path, capsys):
     slow = run_file(tmp_path / "slow.jsonl", {name: 2 * value for name, value in TRUE.items()}, 7)
     assert main(["verdict", *runs, "--new", slow]) == 1
     assert "slow: of" in capsys.readouterr().out
+    assert main(["predict", *runs, "--ranks", "4", "--bytes", "8", "--collective", "bcast"]) == 2
+    assert "no bcast in these runs: --collective allreduce, or" in capsys.readouterr().err
     for bad in (["--bytes", "8X"], ["--bytes", "0"], ["--bytes", "8", "--ranks", "1"]):
         with pytest.raises(SystemExit, match="2"):
             main(["predict", *runs, "--ranks", "4", *bad])

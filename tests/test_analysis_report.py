@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from browser import picture, use
@@ -14,9 +15,11 @@ pytest.importorskip("pandas")
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 
+import numpy as np
 import pandas as pd
 
 from analysis.__main__ import main
+from analysis.curves import Curve
 from analysis.load import load
 from analysis.report.data import (
     MPI,
@@ -35,7 +38,7 @@ from analysis.report.data import (
 )
 from analysis.report.lines import scaling as scaling_of
 from analysis.report.lines import time as time_of
-from analysis.report.maps import abbreviations, traffic
+from analysis.report.maps import abbreviations, residuals, traffic
 from analysis.report.style import Look, human, microseconds
 
 
@@ -302,6 +305,23 @@ def test_traffic_of_two_levels_is_that_on_the_nodes():
     drawn = traffic(Case("allreduce", "", "", False), 8, (0, 0, 1, 1, 2, 2, 3, 3), "torus", 8)
     assert {to for source, to, _ in drawn.rows if source == 0} == {1, 2, 6}
     assert "fastest of ours" in drawn.caption
+
+
+def test_a_size_is_in_the_octave_that_fit_prints():
+    frame = pd.DataFrame(
+        {"collective": "allreduce", "algorithm": "ring", "nbytes": [1024, 2000], "residual": [0.1, 0.3]}
+    )
+    assert residuals(frame).rows == [("ring", "1K", "+0.200")]
+
+
+def test_a_call_on_one_number_of_ranks_has_no_forecast():
+    """Nor has one whose others share cores, which no model holds."""
+    case, asked = Case("allreduce", "", "sum", False), []
+    by_size = {p: {MPI: [Point(8, 20.0)]} for p in (2, 4)}
+    model = SimpleNamespace(curve=lambda *what: asked.append(what) or Curve(*[np.ones(1)] * 3, np.zeros(1, bool)))
+    for odd, times in ((True, 0), (False, 10)):
+        scaling_of(case, by_size, 8, Look(), model, {(case, p): Place(None, odd and p == 4, "x") for p in (2, 4)})
+        assert len(asked) == times
 
 
 @pytest.mark.parametrize("ranks", [(64, 128), (2048, 4096)])

@@ -140,7 +140,8 @@ def scaling(
         style = look.style(name)
         points = [(p, q) for p in ranks for q in by_size[p].get(name, ()) if q.nbytes == nbytes]
         # How a library's call grows with the ranks is not known from one number of them.
-        known = model if is_ours(name) or len(points) > 1 else None
+        fitted = sum(not places[case, p].odd for p, _ in points)
+        known = model if is_ours(name) or fitted > 1 else None
         curve = _curve(known, case, name, grid, nbytes, where) if known else {}
         line = "none" if curve else style["linestyle"]
         axes.plot([p for p, _ in points], [q.time_us for _, q in points], **{**style, "linestyle": line}, ms=4, lw=1.1)

@@ -10,6 +10,7 @@ import pandas as pd
 from mpicoll.schedule import Nodes, find
 from mpicoll.schedule.draw import matrix
 
+from ..cells import octave
 from .data import MPI, Case, Series, winners
 from .lines import _slug
 from .style import Drawn, Look, Mark, columns, human, sheet
@@ -66,8 +67,7 @@ def wins(case: Case, by_size: Mapping[int, Series], look: Look) -> Drawn:
 def residuals(table: pd.DataFrame) -> Drawn:
     """Algorithm x octave: the signed median of measured / model - 1, over all numbers of ranks."""
     frame = table[table["collective"] != "calibration"]
-    octave = np.log2(frame["nbytes"].astype(float)).round().astype(int)
-    cells = frame.groupby(["algorithm", octave])["residual"].median()
+    cells = frame.groupby(["algorithm", octave(frame["nbytes"])])["residual"].median()
     names = sorted({str(name) for name, _ in cells.index})
     octaves = sorted({int(o) for _, o in cells.index})
     image = np.full((len(names), len(octaves)), np.nan)

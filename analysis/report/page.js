@@ -50,5 +50,8 @@
       show(step(points, event.key));
     });
   }
+  window.addEventListener("beforeprint", () => {
+    for (const section of document.querySelectorAll("details.section")) section.open = true; // paper cannot be unfolded
+  });
   window.addEventListener("scroll", () => show(null), { passive: true });
 })();
