@@ -49,6 +49,10 @@ if (plot) {
   plot.dispatchEvent(new PointerEvent("pointerleave"));
   found.gone = tip.hidden;
 }
+const sections = [...document.querySelectorAll("details.section")];
+for (const section of sections) section.open = false;
+window.dispatchEvent(new Event("beforeprint"));
+found.printed = sections.map((section) => section.open);
 const out = document.createElement("pre");
 out.id = "found";
 out.textContent = JSON.stringify(found);

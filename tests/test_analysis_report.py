@@ -132,6 +132,7 @@ def test_in_a_browser(scaling, tmp_path, width):
     assert "ranks, 8: " in found["hover"]
     assert 0 <= found["tip"][0] < found["tip"][1] <= width
     assert found["gone"]
+    assert found["printed"] == [True]  # paper cannot be unfolded
 
 
 @pytest.mark.parametrize("width", [1280, 390])
