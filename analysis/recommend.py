@@ -98,10 +98,16 @@ def _worse(so_far: _Timed | None, best: _Timed) -> bool:
 
 def _times(samples: pd.DataFrame) -> dict[tuple[str, int, int], dict[float, dict[str, _Timed]]]:
     """Medians over launches: (collective, size, nodes) -> bytes -> algorithm -> time."""
-    keys = ["collective", "size", "nodes", "nbytes", "algorithm"]
-    columns = samples.reindex(columns=[*keys, "time_us", "low_us", "high_us"])
+    place_of, setting = ["collective", "size", "nodes", "nbytes"], ["dtype", "op", "in_place"]
+    columns = samples.reindex(columns=[*place_of, "algorithm", *setting, "time_us", "low_us", "high_us"])
+    columns[setting] = columns[setting].astype(object).fillna("").astype(str)
+    each = columns.groupby([*place_of, "algorithm", *setting], as_index=False).median()
+    # A file has one line for all types and operations: algorithms are compared where most of them were timed alike.
+    each["many"] = each.groupby([*place_of, *setting])["algorithm"].transform("size")
+    each = each[each["many"] == each.groupby(place_of)["many"].transform("max")]
     found: dict[tuple[str, int, int], dict[float, dict[str, _Timed]]] = {}
-    for row in columns.groupby(keys, as_index=False).median().itertuples(index=False):
+    numbers = ["time_us", "low_us", "high_us"]
+    for row in each.groupby([*place_of, "algorithm"])[numbers].median().reset_index().itertuples(index=False):
         place = found.setdefault((row.collective, row.size, row.nodes), {})
         place.setdefault(row.nbytes, {})[row.algorithm] = _Timed(row.time_us, row.low_us, row.high_us)
     return found

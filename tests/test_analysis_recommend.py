@@ -70,6 +70,15 @@ def test_launches_are_medians():
     assert recommend(launches).measured[0]["algorithms"] == [[0, "direct"]]
 
 
+def test_like_is_compared_with_like():
+    """A type or place of the result that only some were timed with does not count against them, nor for them."""
+    both = frame({"ring": [5.0], "direct": [4.0]}).assign(dtype="float32", in_place=True)
+    slow = frame({"direct": [90.0]}).assign(dtype="float64", in_place=True)
+    fast = frame({"ring": [1.0]}).assign(dtype="float32", in_place=False)
+    for more in (slow, fast):
+        assert recommend(pd.concat([both, more])).measured[0]["algorithms"] == [[0, "direct"]]
+
+
 def test_bad_input():
     with pytest.raises(ValueError, match="lack time_us"):
         recommend(frame({"ring": [1.0]}).drop(columns="time_us"))
