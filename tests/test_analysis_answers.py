@@ -40,7 +40,7 @@ def two_levels():
     return fit_table(*made(TWO, names, (4, 8, 12), per_node=2), draws=0, holding=False)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     name=st.sampled_from([*FEW, "circulant", "chain@3"]),
     size=st.integers(2, 16),

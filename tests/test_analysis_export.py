@@ -29,7 +29,7 @@ OWN = {
     "comm_type=inter": {"algorithm=MPIR_Allreduce_inter_reduce_exchange_bcast": {}},
 }
 BASE = {f"collective={n}": OWN if n == "allreduce" else {f"algorithm=MPIR_{n}_x": {}} for n in mpich.NEEDED}
-quick = settings(max_examples=30, deadline=None)
+quick = settings(max_examples=30)
 NCCL_NAMES = [f"{a}/{p}" for a in ("tree", "ring", "nvls") for p in ("ll", "simple")]
 
 

@@ -80,7 +80,7 @@ def test_recheck_says_whether_it_helps(tmp_path):
     target, name = ("openmpi5", "Open MPI v5.0.11") if library() == "openmpi" else ("mpich", "MPICH 5.0.2")
     run = run_file(tmp_path / "a", 2, library=name, sizes=(8, 32), forced={"ring": 0.5})
     argv = ["-m", "analysis", "export", run, "--for", target, "-o", str(tmp_path / "f"), "--recheck", "--launches", "1"]
-    done = subprocess.run([sys.executable, *argv], capture_output=True, text=True, check=False, cwd=ROOT, timeout=300)
+    done = subprocess.run([sys.executable, *argv], capture_output=True, text=True, check=False, cwd=ROOT, timeout=500)
     assert done.returncode == 1, done.stderr
     assert "one pair: no interval" in done.stdout
     assert "does not help here" in done.stdout

@@ -64,7 +64,7 @@ def test_other_collectives(collective):
     assert values(found) == pytest.approx(TRUE, rel=1e-6)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     name=st.sampled_from([*algorithms("allreduce"), "chain@3", "torus:direct+ring@2"]),
     size=st.integers(2, 12),

@@ -216,7 +216,7 @@ CELL = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(launches=st.lists(st.lists(CELL, min_size=1, max_size=5), min_size=1, max_size=3), data=st.data())
 def test_round_trip(tmp_path_factory, launches, data):
     text = "".join(lines(ANY, *cells, END) for cells in launches)

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 from device_simulator import DeviceSimulator
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from lowering import ALL, Call
 from simulator import BrokenError
@@ -98,7 +98,6 @@ def test_the_mirror_forgets_what_the_device_writes():
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 12), st.booleans()), max_size=25))
-@settings(deadline=None, derandomize=True, database=None)
 def test_what_the_mirror_holds(changes):
     held, known = _Held(), np.zeros(50, bool)
     for start, length, value in changes:

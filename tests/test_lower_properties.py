@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from lowering import ALL, Call
 from simulator import POISON, BrokenError, Simulator
@@ -10,10 +10,6 @@ from simulator import POISON, BrokenError, Simulator
 from mpicoll.runtime import cut
 from mpicoll.runtime.steps import RECVBUF, SCRATCH, SENDBUF, Combine, Copy, Lowered, Slice, Start, Wait
 from mpicoll.schedule import REDUCING, find
-
-quick = settings(
-    max_examples=100, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
-)
 
 
 @st.composite
@@ -36,7 +32,6 @@ def calls(draw) -> Call:
     )
 
 
-@quick
 @given(
     calls(),
     st.integers(1, 4),
@@ -60,7 +55,6 @@ def cuts(draw) -> tuple[list[int], list[int]]:
     return [0, *np.cumsum(lengths).tolist()], chunks[: draw(st.integers(0, len(chunks)))]
 
 
-@quick
 @given(cuts(), st.integers(1, 64), st.integers(1, 16))
 def test_messages_cover_the_chunks_once_and_in_order(cut_of, segment_bytes, itemsize):
     edges, chunks = cut_of
