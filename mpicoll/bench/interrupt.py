@@ -15,7 +15,7 @@ import time
 from .record import Record
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)  # the last is one that mpirun hands on and lives through
-GRACE_S = 0.5  # other ranks leave after rank 0, so that the launcher does not kill it in the middle of the line
+GRACE_S = 3.0  # other ranks leave after rank 0, whom the launcher would kill with the first, before it wrote the line
 
 
 def watch(rank: int, record: Record) -> None:
