@@ -51,7 +51,7 @@ LEFT_OUT := mpi cluster $(if $(filter no,$(PURE)),$(PURE_TESTS:%=test_%.py))
 
 test: $(VENV)/ready
 	$(BIN)/python -m pytest tests $(LEFT_OUT:%=--ignore=tests/%) --timeout=600 -n 2 --dist worksteal
-	$(BIN)/python tests/mpi/launch.py -n 8 --limit 900 -- $(MPIRUN)
+	$(BIN)/python tests/mpi/launch.py -n 8 --limit 1800 -- $(MPIRUN)
 
 # mpi4py's own tests, from the source distribution of the version that is installed, with our Comm as the world.
 test-mpi4py: $(VENV)/ready

@@ -15,7 +15,14 @@ import pytest
 
 NEEDED = "chromium is not there: apt-get install chromium"
 LIMIT_S = 180
-FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--hide-scrollbars")
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--hide-scrollbars",
+)
 
 # Errors from the first line on; then the page is used as a person would.
 BEFORE = """<script>

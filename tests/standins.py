@@ -18,7 +18,7 @@ STORED = Path(__file__).parent / "jobs"
 SITES = sorted(path.stem for path in (JOBS / "sites").glob("*.env"))
 KINDS = ("sweep", "scaling", "gpu", "check")
 SCRIPTS = sorted([*JOBS.glob("*.sh"), *(JOBS / "sites").glob("*.env")])
-LIMIT_S = 60
+LIMIT_S = 240
 
 # Two ranks a node; the ranks run at once, and what ends last gives the status, as srun has it.
 SRUN = """#!/usr/bin/env bash
@@ -85,7 +85,7 @@ with open(named(argv[argv.index("-J") + 1], size), "x") as file:
     if this in os.environ.get("FAKE_WAIT", "").split():
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
         open(os.environ["FAKE"] + "/waits", "x").close()
-        time.sleep(30)
+        time.sleep(100)
     if this in os.environ.get("FAKE_CUT", "").split():
         print('{"record":"end","complete":false,"reason":"SIGTERM"}', file=file)
     else:

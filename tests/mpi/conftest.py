@@ -9,7 +9,7 @@ import pytest
 import together
 from mpi4py import MPI
 
-LIMIT_S = 90  # of one test; a rank that is stuck shows where, and the job ends
+LIMIT_S = 240  # of one test; a rank that is stuck shows where, and the job ends
 world = MPI.COMM_WORLD
 passed = pytest.StashKey[bool]()
 agreed_failures = 0
