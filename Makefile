@@ -63,7 +63,7 @@ study: $(VENV)/ready
 
 # On a Slurm of its own; skipped, with the reason, where there can be none (with MPICOLL_NO_SKIPS=1 that fails).
 test-cluster: $(VENV)/ready
-	$(BIN)/python -m pytest tests/cluster --timeout=300 -rs
+	$(BIN)/python -m pytest tests/cluster --timeout=1200 -rs
 
 cluster: $(VENV)/ready
 	tests/cluster/slurm.sh up $(RATE)

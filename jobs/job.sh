@@ -75,7 +75,7 @@ end() {
         srun) scancel --signal=TERM "$job" || kill -TERM "$child" ;;
         *)
             kill -USR1 -- "-$child" || true # it may be ending, or just begun
-            { sleep $TELL_LIMIT && kill -TERM "$child"; } &
+            { sleep $TELL_LIMIT >/dev/null 2>&1 && kill -TERM "$child"; } &
             teller=$!
             ;;
     esac
@@ -87,13 +87,13 @@ id=''
 run_file() { grep -lF "\"launch\":\"$id\"" "$DIR"/*.jsonl /dev/null | head -n 1 || true; }
 
 # overstays LAUNCHER: launchers have hung after their ranks had ended: one that is there STAY_LIMIT seconds after its run
-# file was closed is ended.
+# file was closed is ended. Its sleep outlives it, and holds no output open that somebody reads to the end.
 overstays() {
     local file
-    while sleep 2; do
+    while sleep 2 >/dev/null 2>&1; do
         file=$(run_file)
         if [ -n "$file" ] && complete "$file" "$p"; then
-            sleep "$STAY_LIMIT"
+            sleep "$STAY_LIMIT" >/dev/null 2>&1
             echo "$name: the launcher did not end though its run file is whole: it is ended" >&2
             kill -TERM "$1"
             return

@@ -1,11 +1,13 @@
 """What importing mpicoll does not do, and the walls between its rooms (DESIGN.md 2)."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "mpicoll"
@@ -116,6 +118,14 @@ def test_files_are_short():
     for file in [*SOURCES, *(ROOT / "tests").rglob("*.py"), *(ROOT / "analysis").rglob("*.py")]:
         limit = 80 if file.parent.name == "algorithms" else 300
         assert len(file.read_text().splitlines()) <= limit, file
+
+
+def test_chance_decides_no_test():
+    chance = re.compile(r"default_rng\(\)|Random\(\)|np\.random\.(?!default_rng)|settings\(.*(deadline|derandomize)=")
+    for file in (ROOT / "tests").rglob("*.py"):
+        assert not chance.search(file.read_text()), file
+    assert settings.default.derandomize, "generated examples differ from run to run"
+    assert settings.default.deadline is None
 
 
 def test_imported_sees_what_it_must(tmp_path, monkeypatch):

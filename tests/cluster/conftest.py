@@ -27,8 +27,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=once)
     items[:] = [item for item in items if item not in once]
     for item in items:
-        # By a signal: the way of a thread ends the program at once, and leaves the cluster.
-        item.add_marker(pytest.mark.timeout(300, method="signal"))
+        # All tries of a job; by a signal: the way of a thread ends the program at once, and leaves the cluster.
+        item.add_marker(pytest.mark.timeout(1200, method="signal"))
 
 
 @pytest.fixture(scope="session")

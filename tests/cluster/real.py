@@ -26,7 +26,7 @@ LIMIT_S = 240  # of any one job, on a busy machine
 FALLEN, TRIES = "ompi_mpi_init", 3
 
 
-def script(*words: str, limit_s: float = 60) -> subprocess.CompletedProcess[str]:
+def script(*words: str, limit_s: float = 240) -> subprocess.CompletedProcess[str]:
     """``slurm.sh`` with our network."""
     env = {**os.environ, "MPICOLL_NET": NET}
     return subprocess.run([str(HERE / "slurm.sh"), *words], env=env, capture_output=True, text=True, timeout=limit_s)
@@ -77,7 +77,7 @@ class Slurm:
     def call(self, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
         """Run a command of Slurm's as a user of the cluster does."""
         return subprocess.run(
-            words, cwd=self.clone, env=self.env | env, capture_output=True, text=True, timeout=60, errors="replace"
+            words, cwd=self.clone, env=self.env | env, capture_output=True, text=True, timeout=180, errors="replace"
         )
 
     def submit(self, *words: str, **env: str) -> list[str]:
@@ -140,7 +140,7 @@ class Slurm:
         """End all jobs, and have all nodes back: the next test starts on an idle cluster."""
         self.call("scancel", "--user=root")
         self.call("scontrol", "update", f"NodeName=h[1-{NODES}]", "State=RESUME")
-        until = time.monotonic() + 60
+        until = time.monotonic() + 180
         while self.call("sinfo", "--noheader", "--format=%D", "--states=idle").stdout.strip() != str(NODES):
             assert time.monotonic() < until, self.call("sinfo").stdout
             time.sleep(0.2)

@@ -102,7 +102,7 @@ up() {
     for n in $(seq $HOSTS); do
         "$here/hosts.sh" on "$n" slurmd -N "h$n" -f "$SLURM_CONF"
     done
-    for _ in $(seq 100); do
+    for _ in $(seq 300); do
         [ "$(sinfo --noheader --format=%D --states=idle 2>/dev/null)" != $HOSTS ] || break
         sleep 0.2
     done

@@ -31,7 +31,7 @@ def gone(job) -> None:
     """No process of the job is left."""
     import psutil
 
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while left := [p for p in psutil.process_iter(["cmdline"]) if str(job.folder) in " ".join(p.info["cmdline"] or ())]:
         assert time.monotonic() < until, left
         time.sleep(0.2)

@@ -13,6 +13,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Sequence
@@ -105,7 +106,10 @@ def tests(mpirun: Sequence[str], ranks: int, limit_s: float, arguments: Sequence
     where = [str(HERE), f"--ignore={HERE / 'device'}"] if memory == "host" else [str(HERE / "device")]
     command = pytest_command(mpirun, ranks, *where, *arguments)
     print(f"launch: tests on {memory} memory", flush=True)
-    status, said = run(command, limit_s, echo=True, ranks=ranks, more=MEMORIES[memory])
+    # pytest gives up after ten tries for a name that others took: these ranks are enough in one place.
+    with tempfile.TemporaryDirectory(prefix="mpicoll-", ignore_cleanup_errors=True) as folder:
+        more = MEMORIES[memory] | {"PYTEST_DEBUG_TEMPROOT": folder}
+        status, said = run(command, limit_s, echo=True, ranks=ranks, more=more)
     if status is None:
         print(f"launch: the tests did not end within {limit_s:g} s and were stopped", flush=True)
         return False

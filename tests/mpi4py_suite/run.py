@@ -7,10 +7,12 @@ is not 0 when a run on any number of ranks fails; ``rank.py`` says when it does.
 from __future__ import annotations
 
 import argparse
+import shutil
 import signal
 import subprocess
 import sys
 import tarfile
+import tempfile
 import time
 from importlib.metadata import version
 from pathlib import Path
@@ -33,7 +35,11 @@ def fetch(folder: Path) -> Path:
         with tarfile.open(folder / f"{name}.tar.gz") as archive:
             files = [file for file in archive if file.name.startswith(f"{name}/test/")]
             safe = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # not in Python 3.11.2
-            archive.extractall(folder, files, **safe)
+            # Whole or not at all: what a run that was killed leaves is not taken for the tests.
+            with tempfile.TemporaryDirectory(dir=folder) as half:
+                archive.extractall(half, files, **safe)
+                shutil.rmtree(folder / name, ignore_errors=True)
+                Path(half, name).rename(folder / name)
     return tests
 
 
