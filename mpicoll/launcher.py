@@ -1,11 +1,18 @@
-"""What the launcher tells a process before MPI starts: its rank, the size of the world, its rank on its node."""
+"""What the launcher tells a process before MPI starts: rank, size, place on the node; and what it must have heard."""
 
 from __future__ import annotations
 
 import argparse
+import fcntl
 import os
+import struct
+import sys
+import termios
+import time
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
+
+HEARD_S = 10.0  # that a launcher has to read what was said; it reads at once, but for want of a core
 
 # The launcher's own variables first: under mpirun, Slurm's are those of the daemon that started the ranks.
 RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK", "SLURM_PROCID")
@@ -42,6 +49,29 @@ def singletons(size: int, library: str) -> str:
         f"than {library}, or srun lacks the right --mpi=... Use the mpirun of this MPI; for one rank on purpose unset "
         "that variable"
     )
+
+
+def abort(comm: Any) -> None:
+    """End the job with status 1, and nothing that was said is lost. Local."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    heard(1, 2)
+    comm.Abort(1)
+
+
+def heard(*pipes: int) -> None:
+    """Wait until these files have been read: Hydra drops what it has not read of a job that aborts."""
+    late = time.monotonic() + HEARD_S
+    while any(map(_unread, pipes)) and time.monotonic() < late:
+        time.sleep(0.01)
+
+
+def _unread(pipe: int) -> int:
+    """Bytes that nobody has read; 0 of what is no pipe."""
+    try:
+        return struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]
+    except OSError:
+        return 0
 
 
 class Parser(argparse.ArgumentParser):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import select
 import subprocess
 import sys
+import threading
 
 import pytest
 
+from mpicoll import launcher
 from mpicoll.bench import options
 from mpicoll.schedule import COLLECTIVES
 
@@ -83,6 +87,14 @@ def test_help_and_errors_start_no_mpi_and_one_rank_speaks(argv):
         # The one that speaks fails: a launcher may end all ranks at the first that does, before another has spoken.
         assert done.returncode == (2 if argv != ["--help"] and speaks else 0), done.stderr
         assert bool(done.stdout + done.stderr) is speaks
+
+
+def test_what_was_said_is_waited_for_until_it_is_read():
+    read, write = os.pipe()
+    os.write(write, b"a traceback")
+    threading.Timer(0.2, os.read, (read, 100)).start()
+    launcher.heard(write, os.open(os.devnull, os.O_WRONLY))
+    assert not select.select([read], [], [], 0)[0]
 
 
 @pytest.mark.parametrize("collective", COLLECTIVES)

@@ -114,6 +114,11 @@ def test_nothing_imports_the_bench():
             assert not any(name.startswith("mpicoll.bench") for name in imported(file)), file
 
 
+def test_no_job_is_aborted_before_what_was_said_is_read():
+    for file in SOURCES:
+        assert (".Abort(" in file.read_text()) == (file.name == "launcher.py"), file
+
+
 def test_files_are_short():
     for file in [*SOURCES, *(ROOT / "tests").rglob("*.py"), *(ROOT / "analysis").rglob("*.py")]:
         limit = 80 if file.parent.name == "algorithms" else 300

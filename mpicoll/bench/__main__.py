@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 import traceback
 
+from mpicoll.launcher import abort
+
 from .options import parse
 
 
@@ -24,8 +26,7 @@ def main() -> int:
     except BaseException:  # also an interrupt or an exit: the other ranks would wait for ever
         print(f"mpicoll.bench: rank {rank} of {MPI.COMM_WORLD.size} failed", file=sys.stderr)
         traceback.print_exc()
-        sys.stderr.flush()
-        MPI.COMM_WORLD.Abort(1)
+        abort(MPI.COMM_WORLD)
         raise
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mpicoll.launcher import SIZE_VARIABLES, singletons
+from mpicoll.launcher import SIZE_VARIABLES, abort, singletons
 from mpicoll.launcher import rank as launched_rank
 from mpicoll.launcher import told as launched
 
@@ -40,7 +40,7 @@ def examine(options: Namespace, watch: Watch) -> int:
             file=sys.stderr,
             flush=True,
         )
-        MPI.COMM_WORLD.Abort(1)
+        abort(MPI.COMM_WORLD)
         raise
     watch.done()
     return status
@@ -92,7 +92,7 @@ def _examine(
     watch.stage("the end", limit)
     if not whole:
         if comm.rank == 0:
-            comm.Abort(1)  # messages are under way that will never end
+            abort(comm)  # messages are under way that will never end
         return 1
     return comm.bcast(report.status)
 

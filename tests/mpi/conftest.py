@@ -9,6 +9,8 @@ import pytest
 import together
 from mpi4py import MPI
 
+from mpicoll.launcher import heard
+
 LIMIT_S = 240  # of one test; a rank that is stuck shows where, and the job ends
 world = MPI.COMM_WORLD
 passed = pytest.StashKey[bool]()
@@ -73,7 +75,8 @@ def pytest_unconfigure(config):
     if world.rank and failures > agreed_failures:
         together.real_stderr.write(f"rank {world.rank}:\n{reporter._tw._file.getvalue()}\n")
         together.real_stderr.flush()
-    # The first rank to exit with a failure aborts the job: not before rank 0 has said what failed.
+    # The first rank to exit with a failure aborts the job: not before rank 0 has said what failed, and that is read.
+    heard(1, 2)
     request, late = world.Ibarrier(), time.monotonic() + 20
     while not request.Test() and time.monotonic() < late:
         time.sleep(0.01)

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+from mpicoll.launcher import heard
+
 PATIENCE_S = 10.0  # how long a rank that failed waits for the others, which may sit in a receive, before it aborts
 
 world = MPI.COMM_WORLD
@@ -33,7 +35,7 @@ def agreed(error: BaseException | None) -> None:
         time.sleep(0.0005)  # the ranks that work need the cores
         if failed and time.monotonic() > late:
             print(_said(error), "The other ranks are stuck: aborting.", sep="\n", file=real_stderr, flush=True)
-            time.sleep(1)  # Hydra drops what it has not read when a job aborts
+            heard(real_stderr.fileno())
             world.Abort(1)
     if any_failed[0]:
         told = [text for text in _line.allgather(_said(error) if failed else "") if text]
