@@ -156,7 +156,7 @@ def fit_form(cells: Cells, draws: int, seed: int) -> FormFit:
     one = len(np.unique(sizes)) == 1
     if one:  # all forms are the same line then
         matrices = {name: rows * [0, 1, 1] for name, rows in list(matrices.items())[:1]}
-    cuts = _cut(known, nbytes, times, weights, matrices)
+    cuts = _cut(known, nbytes, times, matrices)
     pieces = []
     for first, last in cuts:
         at = (nbytes >= first) & (nbytes <= last)
@@ -175,7 +175,7 @@ def fit_form(cells: Cells, draws: int, seed: int) -> FormFit:
 
 
 def _cut(
-    known: np.ndarray, nbytes: np.ndarray, times: np.ndarray, weights: np.ndarray, matrices: dict[str, np.ndarray]
+    known: np.ndarray, nbytes: np.ndarray, times: np.ndarray, matrices: dict[str, np.ndarray]
 ) -> list[tuple[float, float]]:
     """The pieces: (smallest, largest size) of each, by dynamic programming over all cuts."""
     m, n = len(known), len(times)
@@ -183,7 +183,7 @@ def _cut(
     for i in range(m):
         for j in range(i + min(SIZES, m), m + 1):
             at = (nbytes >= known[i]) & (nbytes <= known[j - 1])
-            loss[i, j] = min(_quick(rows[at], times[at], weights[at]) for rows in matrices.values())
+            loss[i, j] = min(_quick(rows[at], times[at]) for rows in matrices.values())
     best = [loss[0]]
     back: list[np.ndarray] = []
     for _ in range(1, PIECES):
@@ -199,7 +199,7 @@ def _cut(
     return [(known[a], known[b - 1]) for a, b in pairwise(edges)]
 
 
-def _quick(rows: np.ndarray, times: np.ndarray, weights: np.ndarray) -> float:
+def _quick(rows: np.ndarray, times: np.ndarray) -> float:
     """Loss of a fit without reweighting: the sum of squares of relative errors, each bounded."""
     scale = np.maximum(np.linalg.norm(rows / times[:, None], axis=0), 1e-300)
     theta = nnls(rows / scale / times[:, None], np.ones(len(times)))[0] / scale

@@ -57,7 +57,7 @@ def run(options: Namespace, memory: Memory, trouble: str = "") -> int:
 
 
 def _run(comm: MPI.Intracomm, options: Namespace, memory: Memory, trouble: str) -> int:
-    transports = prepare(comm, options, memory, trouble)
+    transports = prepare(comm, options, trouble)
     place(comm, memory)
     if options.by_default:
         options.algorithms = suit(options.algorithms, comm.size)

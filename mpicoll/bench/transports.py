@@ -38,7 +38,7 @@ class Transports:
             yield name, name if len(self.comms) > 1 and name == "staged" else "", comm
 
 
-def prepare(comm: MPI.Intracomm, options: Namespace, memory: Memory, trouble: str) -> Transports:
+def prepare(comm: MPI.Intracomm, options: Namespace, trouble: str) -> Transports:
     """Decide, the same on all ranks, before anything else is done on ``comm``. RefusedError: it cannot be."""
     if options.device == "cpu":
         return Transports({"direct": comm})
