@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import fcntl
 import os
+import stat
 import struct
 import sys
 import termios
@@ -67,8 +68,10 @@ def heard(*pipes: int) -> None:
 
 
 def _unread(pipe: int) -> int:
-    """Bytes that nobody has read; 0 of what is no pipe."""
+    """Bytes that nobody has read; 0 of what is no pipe: a terminal would tell of what was typed."""
     try:
+        if not stat.S_ISFIFO(os.fstat(pipe).st_mode):
+            return 0
         return struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]
     except OSError:
         return 0

@@ -119,8 +119,10 @@ def test_uneven_ranks_a_node(slurm, mpi):
 def test_a_node_is_drained_in_the_middle(slurm):
     words = ("scaling", "--nodes", "2,3", "--repeats", "1", "--seconds", "4", *FEW)
     first, second, last = slurm.submit(*words)
+    slurm.call("scontrol", "hold", second)  # the first is short, and this may be slow
     slurm.until(first, "-p4", "run")
     slurm.call("scontrol", "update", "NodeName=h2", "State=DRAIN", "Reason=test")
+    slurm.call("scontrol", "release", second)
     (whole,) = slurm.wait(first)
     assert whole.state == "COMPLETED", whole.said
     assert whole.facts["NodeList"] == "h[1-2]"

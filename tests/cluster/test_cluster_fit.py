@@ -11,7 +11,7 @@ from real import right, script
 # Links this slow hide the machine's noise: the one test that may look at time.
 RATES = (200, 100)  # Mbit/s
 SWEEP = (
-    *("sweep", "--nodes", "4", "--repeats", "1", "--", "-b", "64K", "-e", "1M", "-f", "4", "-n", "4", "-w", "1"),
+    *("sweep", "--nodes", "4", "--repeats", "1", "--", "-b", "64K", "-e", "1M", "-f", "4", "-n", "8", "-w", "1"),
     # Against the torus of two levels: two that send at least twice as much between the nodes. Rabenseifner's meets the
     # rank beside it first and so sends no more than the torus; the ring sends a sixth more: noise can hide that.
     *("--algorithms", "torus,halving_doubling,recursive_doubling", "--baselines", "none"),
