@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -106,19 +106,24 @@ def _timed(part: pd.DataFrame) -> str:
 def _named(table: pd.DataFrame) -> pd.DataFrame:
     """With the name of its series, and with what a case is made of."""
     named = table.assign(
-        name=[_name(*row) for row in zip(table["library"], table["algorithm"], table["call"], table["device"])],
+        name=_of_each(table, ["library", "algorithm", "call", "device"], _name),
         dtype=table["dtype"].fillna(""),
         op=table["op"].fillna(""),
         in_place=table["in_place"].fillna(False).astype(bool),
         size=table["size"].fillna(0).astype(int),
         device=table["device"].fillna("cpu").str.partition(" ")[0],
-        setting=[
-            _setting(*row)
-            for row in zip(*(table[name] for name in ("mpi_library", "nodes", "placement", "sync", "crowded")))
-        ],
+        setting=_of_each(table, ["mpi_library", "nodes", "placement", "sync", "crowded"], _setting),
     )
     several = named.groupby([key for key in KEYS if key != "setting"])["setting"].transform("nunique") > 1
     return named.assign(setting=named["setting"].where(several, ""))
+
+
+def _of_each(table: pd.DataFrame, columns: list[str], words: Callable[..., str]) -> pd.Series:
+    """What ``words`` says of each row, said once of those that are alike: there may be millions."""
+    alike = table.groupby(columns, sort=False, dropna=False).ngroup()
+    first = ~alike.duplicated()
+    said = map(words, *(table.loc[first, name] for name in columns))
+    return alike.map(dict(zip(alike[first], said)))
 
 
 def _setting(mpi: object, nodes: object, placement: object, sync: object, crowded: object) -> str:
