@@ -18,18 +18,7 @@ import pandas as pd
 
 from analysis.__main__ import main
 from analysis.load import load
-from analysis.report.data import (
-    MPI,
-    Point,
-    apart,
-    factor,
-    key,
-    ratios,
-    shown,
-    speedups,
-    split,
-    winners,
-)
+from analysis.report.data import MPI, Point, apart, factor, key, ratios, shown, speedups, split, winners
 from analysis.report.maps import abbreviations
 from analysis.report.style import human, microseconds
 
